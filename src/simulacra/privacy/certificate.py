@@ -1,0 +1,243 @@
+"""Certificate: a machine-readable statement of what was released and what is promised; and its verifier.
+
+`verify` needs nothing but the run folder: it recomputes sensitivities, noise and epsilon from the events, and the hash
+of every file the certificate names. It shares no state with the run that wrote it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import platform
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from simulacra.errors import CertificateError, SimulacraError
+from simulacra.privacy import accountant
+from simulacra.privacy.durable import canonical, write_durably
+from simulacra.privacy.noise import SOURCES
+from simulacra.privacy.plan import Plan
+from simulacra.privacy.release import Release
+from simulacra.schema import Schema
+
+FORMAT = 1
+FILE = "certificate.json"
+CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""delta is stated at these multiples of the promised epsilon."""
+
+
+def write_certificate(
+    folder: Path,
+    *,
+    plan: Plan,
+    releases: Sequence[Release],
+    schema: Schema,
+    run: str,
+    method: str,
+    settings: Mapping[str, Any],
+    ledger_name: str,
+    assumed_public: Sequence[str],
+) -> dict[str, Any]:
+    """State what was done in `folder`, whose releases and schema are already written there."""
+    sources = sorted({release.noise for release in releases})
+    void = "the noise was drawn from a fixed seed, for a test" if "seeded" in sources else None
+    events = (*plan.events, *plan.prior)
+    budget = plan.budget
+    statement: dict[str, Any] = {
+        "kind": "simulacra certificate",
+        "format": FORMAT,
+        "private": plan.private and void is None,
+        "statement": _words(plan, schema, void),
+        "void": void,
+        "epsilon": plan.epsilon(budget.delta) if budget else None,
+        "delta": budget.delta if budget else None,
+        "adjacency": str(plan.adjacency),
+        "unit": schema.unit,
+        "epsilon_rdp": _rdp(events, budget.delta) if budget else None,
+        "curve": _curve(events, budget.epsilon) if budget else [],
+        "steps": [planned.to_json() for planned in plan.steps],
+        "prior": [event.to_json() for event in plan.prior],
+        "noise_source": "; ".join(SOURCES[source] for source in sources),
+        "assumed_public": list(assumed_public),
+        "method": method,
+        "settings": dict(settings),
+        "run": run,
+        "ledger": ledger_name,
+        "files": {name: _sha256(folder / name) for name in _named_files(releases)},
+        "versions": _versions(),
+    }
+    statement["digest"] = _digest(statement)
+    write_durably(folder / FILE, _dump(statement))
+    return statement
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """What the verifier found. `ok` only if there is no problem at all."""
+
+    epsilon: float | None
+    delta: float | None
+    adjacency: str | None
+    private: bool
+    problems: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything holds together."""
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        """The stable form of `verify --json`."""
+        return {
+            "ok": self.ok,
+            "private": self.private,
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "adjacency": self.adjacency,
+            "problems": list(self.problems),
+        }
+
+
+def load_certificate(folder: Path) -> dict[str, Any]:
+    """Read a certificate without judging it; `verify` judges."""
+    path = folder / FILE if folder.is_dir() else folder
+    try:
+        statement = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise CertificateError(f'no certificate at "{path}"; give a run folder or a certificate.json') from None
+    except (OSError, ValueError):
+        raise CertificateError(f'certificate "{path}" is not readable JSON; it was changed or cut off') from None
+    if not isinstance(statement, dict) or statement.get("kind") != "simulacra certificate":
+        raise CertificateError(f'"{path}" is not a simulacra certificate')
+    return statement
+
+
+def verify(path: str | Path) -> Verification:
+    """Check a run folder (or the certificate in one) from nothing but itself."""
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    file = folder / FILE if path.is_dir() else path
+    statement = load_certificate(file)
+    problems: list[str] = []
+    try:
+        if file.read_bytes() != _dump(statement) or statement["digest"] != _digest(statement):
+            problems.append("the certificate was changed after it was written")
+        plan = Plan.from_json(statement)
+        epsilon = _check_epsilon(statement, plan, problems)
+        _check_files(statement, plan, folder, problems)
+    except (SimulacraError, KeyError, TypeError, ValueError, AttributeError) as error:
+        problems.append(f"the certificate does not hold together: {error}")
+        return Verification(epsilon=None, delta=None, adjacency=None, private=False, problems=tuple(problems))
+    return Verification(
+        epsilon=epsilon,
+        delta=statement["delta"],
+        adjacency=statement["adjacency"],
+        private=bool(statement["private"]),
+        problems=tuple(problems),
+    )
+
+
+def _check_epsilon(statement: dict[str, Any], plan: Plan, problems: list[str]) -> float | None:
+    if statement["void"]:
+        problems.append(f"the certificate is void: {statement['void']}")
+    if plan.budget is None:
+        return None
+    events = (*plan.events, *plan.prior)
+    epsilon = accountant.epsilon(events, plan.budget.delta)
+    if epsilon > statement["epsilon"] * (1 + 1e-9):
+        problems.append(f"the events cost epsilon {epsilon:.6g}, the certificate claims {statement['epsilon']:.6g}")
+    problems.extend(
+        f"delta at epsilon {point['epsilon']:g} is understated"
+        for point in statement["curve"]
+        if accountant.delta(events, point["epsilon"]) > point["delta"] * (1 + 1e-6) + 1e-300
+    )
+    return epsilon
+
+
+def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: list[str]) -> None:
+    for name, claimed in statement["files"].items():
+        path = folder / name
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            problems.append(f'the certificate names a file outside its folder: "{name}"')
+        elif not path.is_file():
+            problems.append(f'"{name}" is missing')
+        elif _sha256(path) != claimed:
+            problems.append(f'"{name}" was changed after it was certified')
+    for planned in plan.steps:
+        if f"releases/{planned.step.name}.json" not in statement["files"]:
+            if planned.step.count == 1 and planned.step.sample_rate == 1:
+                problems.append(f'the certificate names no release for step "{planned.step.name}"')
+            continue
+        try:
+            release = Release.load(folder / "releases", planned.step.name)
+        except SimulacraError as error:
+            problems.append(str(error))
+            continue
+        if release.event != planned.event or not math.isclose(release.noise_std, planned.noise_std, rel_tol=1e-12):
+            problems.append(f'release "{planned.step.name}" has other noise than the plan says')
+
+
+def _named_files(releases: Sequence[Release]) -> list[str]:
+    names = ["schema.toml"]
+    for release in releases:
+        names += [f"releases/{release.step}.json", f"releases/{release.step}.safetensors"]
+    return names
+
+
+def _words(plan: Plan, schema: Schema, void: str | None) -> str:
+    if void:
+        return f"VOID: {void}."
+    if plan.budget is None:
+        return "NOT PRIVATE: no noise was added; this may reveal any record."
+    neighbours = {
+        "add-remove": f"one {schema.unit} is added or removed",
+        "replace-one": f"one {schema.unit} is replaced by any other",
+    }[str(plan.adjacency)]
+    return (
+        f"All that was released is ({plan.epsilon(plan.budget.delta):.6g}, {plan.budget.delta:g})-differentially "
+        f"private with respect to data sets in which {neighbours}."
+    )
+
+
+def _curve(events: Sequence[accountant.Event], epsilon: float) -> list[dict[str, float]]:
+    points = [epsilon * share for share in CURVE]
+    return [{"epsilon": at, "delta": accountant.delta(events, at)} for at in points]
+
+
+def _rdp(events: Sequence[accountant.Event], delta: float) -> float | None:
+    """The looser figure a paper would report, or None where Renyi accounting does not apply."""
+    try:
+        figure = accountant.epsilon(events, delta, by="rdp")
+    except (SimulacraError, ImportError):
+        return None
+    return figure if math.isfinite(figure) else None
+
+
+def _versions() -> dict[str, str]:
+    names = ("simulacra", "torch", "numpy", "scipy", "opendp", "dp-accounting", "safetensors")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _dump(statement: dict[str, Any]) -> bytes:
+    return (json.dumps(statement, indent=2, sort_keys=True, allow_nan=False) + "\n").encode()
+
+
+def _digest(statement: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical({k: v for k, v in statement.items() if k != "digest"}).encode()).hexdigest()
+
+
+def _sha256(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as error:
+        raise CertificateError(f'cannot read "{path}": {error.strerror}') from None

@@ -1,0 +1,353 @@
+"""Ledger: everything ever spent on a data set, in one append-only, hash-chained file that survives crashes.
+
+One line is one entry:
+
+    open      the name the owner gave the data set, the neighbouring relation, the cap (if any)
+    reserve   events that are spent from this line on, whatever happens afterwards: a crash is not a refund
+    ask       a reserved step is about to be answered; durable before its noise is drawn
+    answer    the hash of what was released
+
+Each entry holds the hash of the one before it, and `FILE.head` holds the last entry's number and hash, so that edits
+and truncation show. A line without an end is a write that never finished: nothing was spent on it, and it is dropped.
+
+A cap is a privacy filter, fixed when the ledger is made, so that plans may be chosen after seeing earlier releases:
+`gaussian` adds up 1 / multiplier^2 and takes full-data releases only; `renyi` adds up Renyi curves and takes all.
+Without a cap the total is an odometer reading, not a guarantee fixed in advance.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from filelock import FileLock, Timeout
+
+from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, LedgerLocked, OutputError
+from simulacra.privacy import accountant
+from simulacra.privacy.accountant import Event
+from simulacra.privacy.budget import Adjacency, Budget
+from simulacra.privacy.durable import canonical, sync_folder, write_durably
+
+FORMAT = 1
+GENESIS = "0" * 64
+ORDERS = (1.25, 1.5, 1.75, *range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
+Filter = Literal["gaussian", "renyi"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Total:
+    """What was spent so far. `guaranteed` tells a capped ledger from an odometer reading."""
+
+    epsilon: float
+    delta: float
+    adjacency: Adjacency
+    releases: int
+    cap: Budget | None
+
+    @property
+    def guaranteed(self) -> bool:
+        """Whether a cap, fixed in advance, holds."""
+        return self.cap is not None
+
+
+class Ledger:
+    """An open ledger. Every operation takes the file's lock, reads and checks all of it, and lets go again."""
+
+    def __init__(self, path: str | Path, *, wait_seconds: float = 10.0) -> None:
+        self.path = Path(path)
+        self.wait_seconds = wait_seconds
+        if not self.path.exists():
+            raise LedgerError(f'no ledger "{self.path}"; make one with: simulacra ledger create {self.path}')
+        with self._locked():
+            self._read()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        adjacency: Adjacency,
+        name: str | None = None,
+        cap: Budget | None = None,
+        cap_filter: Filter = "gaussian",
+        wait_seconds: float = 10.0,
+    ) -> Ledger:
+        """Make a new ledger; the relation and the cap are fixed from here on."""
+        path = Path(path)
+        if cap is not None and cap.adjacency is not adjacency:
+            raise LedgerError("the cap and the ledger must use the same neighbouring relation")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f'cannot make the folder of ledger "{path}": {error.strerror}') from None
+        ledger = object.__new__(cls)
+        ledger.path, ledger.wait_seconds = path, wait_seconds
+        with ledger._locked():
+            if path.exists() and path.read_bytes().count(b"\n"):
+                raise LedgerError(f'ledger "{path}" exists already; use it, or choose another name')
+            ledger._append(
+                [],
+                kind="open",
+                format=FORMAT,
+                name=name or path.stem,
+                adjacency=str(adjacency),
+                cap=None if cap is None else {"epsilon": cap.epsilon, "delta": cap.delta, "filter": cap_filter},
+            )
+        return ledger
+
+    @classmethod
+    def open_or_create(cls, path: str | Path, *, adjacency: Adjacency) -> Ledger:
+        """Use the ledger of that name, or make one without a cap."""
+        path = Path(path)
+        if not path.exists() or not path.read_bytes().count(b"\n"):
+            try:
+                return cls.create(path, adjacency=adjacency)
+            except LedgerError:
+                if not path.exists():
+                    raise
+        ledger = cls(path)
+        if ledger.adjacency is not adjacency:
+            raise LedgerError(f'ledger "{path}" counts under {ledger.adjacency}, not {adjacency}; use that relation')
+        return ledger
+
+    # -- what it says ---------------------------------------------------------------------------------------------
+
+    def entries(self) -> list[dict[str, Any]]:
+        """All entries, checked."""
+        with self._locked():
+            return self._read()
+
+    @property
+    def name(self) -> str:
+        """The name the owner gave the data set."""
+        return str(self.entries()[0]["name"])
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """The neighbouring relation everything is counted under."""
+        return Adjacency(self.entries()[0]["adjacency"])
+
+    @property
+    def cap(self) -> Budget | None:
+        """The cap, if there is one."""
+        return _cap(self.entries())
+
+    def total(self, delta: float | None = None) -> Total:
+        """Everything spent, composed; at the cap's delta unless another is given (1e-5 if there is no cap)."""
+        entries = self.entries()
+        cap = _cap(entries)
+        at = delta if delta is not None else (cap.delta if cap else 1e-5)
+        events = _events(entries)
+        return Total(
+            epsilon=accountant.epsilon(events, at) if events else 0.0,
+            delta=at,
+            adjacency=Adjacency(entries[0]["adjacency"]),
+            releases=sum(event.count for event in events),
+            cap=cap,
+        )
+
+    def reserved(self, run: str, step: str) -> int:
+        """How many releases of a run's step are spent."""
+        return sum(
+            int(event["count"])
+            for entry in self.entries()
+            if entry["kind"] == "reserve" and entry["run"] == run
+            for name, event in zip(entry["steps"], entry["events"], strict=True)
+            if name == step
+        )
+
+    def asked(self, run: str, step: str) -> int:
+        """How many times a run's step was asked, answered or not."""
+        return sum(e["kind"] == "ask" and e["run"] == run and e["step"] == step for e in self.entries())
+
+    # -- what it does ---------------------------------------------------------------------------------------------
+
+    def allow(self, events: Sequence[Event]) -> None:
+        """Raise CapExceeded if these events would pass the cap; write nothing."""
+        with self._locked():
+            self._allow(self._read(), events)
+
+    def reserve(self, run: str, steps: Sequence[str], events: Sequence[Event]) -> str:
+        """Spend events: checked against the cap and on the disk before this returns. Gives the entry's hash."""
+        with self._locked():
+            entries = self._read()
+            self._allow(entries, events)
+            return self._append(
+                entries, kind="reserve", run=run, steps=list(steps), events=[event.to_json() for event in events]
+            )
+
+    def ask(self, run: str, step: str) -> None:
+        """Note, durably, that a reserved step is about to be answered."""
+        with self._locked():
+            self._append(self._read(), kind="ask", run=run, step=step)
+
+    def answer(self, run: str, step: str, sha256: str) -> None:
+        """Note what was released."""
+        with self._locked():
+            self._append(self._read(), kind="answer", run=run, step=step, sha256=sha256)
+
+    # -- how ------------------------------------------------------------------------------------------------------
+
+    def _allow(self, entries: list[dict[str, Any]], events: Sequence[Event]) -> None:
+        adjacency = Adjacency(entries[0]["adjacency"])
+        if any(event.adjacency is not adjacency for event in events):
+            raise LedgerError(f'ledger "{self.path}" counts under {adjacency}; use that relation, or another ledger')
+        cap = _cap(entries)
+        if cap is None:
+            return
+        if any(event.noise_multiplier == 0 for event in events):
+            raise CapExceeded(f'ledger "{self.path}" has a cap: nothing is released from it without noise')
+        together = [*_events(entries), *events]
+        if entries[0]["cap"]["filter"] == "gaussian":
+            if any(event.sampled for event in together):
+                raise CapExceeded(
+                    f'ledger "{self.path}" has a Gaussian cap and takes full-data releases only; '
+                    "for training loops make a ledger with the renyi filter"
+                )
+            reached = accountant.epsilon(together, cap.delta)
+        else:
+            reached = renyi_epsilon(together, cap.delta)
+        if reached > cap.epsilon:
+            before = accountant.epsilon(_events(entries), cap.delta) if len(together) > len(events) else 0.0
+            raise CapExceeded(
+                f'ledger "{self.path}": this would reach epsilon {reached:.4g} at delta {cap.delta:g}, the cap is '
+                f"{cap.epsilon:g} and {before:.4g} is spent; ask for less, or stop here"
+            )
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        lock = FileLock(f"{self.path}.lock", timeout=self.wait_seconds)
+        try:
+            lock.acquire()
+        except Timeout:
+            raise LedgerLocked(f'ledger "{self.path}" is in use by another process; wait for it to finish') from None
+        except OSError as error:
+            raise LedgerError(f'cannot lock ledger "{self.path}": {error.strerror}') from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _read(self) -> list[dict[str, Any]]:
+        """All complete entries, after checking every hash and the head."""
+        try:
+            content = self.path.read_bytes()
+            head_path = Path(f"{self.path}.head")
+            head = _parse_head(head_path.read_bytes()) if head_path.exists() else None
+        except ValueError:
+            raise LedgerBroken(f'ledger "{self.path}": its .head file was changed; restore both from backup') from None
+        except OSError as error:
+            raise LedgerError(f'cannot read ledger "{self.path}": {error.strerror}') from None
+        lines = content.split(b"\n")[:-1]  # what follows the last line end is a write that never finished
+        entries: list[dict[str, Any]] = []
+        previous = GENESIS
+        for number, line in enumerate(lines):
+            entry = _parse(line, number, previous)
+            if entry is None:
+                raise LedgerBroken(
+                    f'ledger "{self.path}": line {number + 1} was changed; restore the ledger from a backup'
+                )
+            entries.append(entry)
+            previous = entry["hash"]
+        if head is None and len(entries) > 1:
+            raise LedgerBroken(f'ledger "{self.path}": its .head file is missing; restore both from a backup')
+        if head is not None and (head[0] >= len(entries) or entries[head[0]]["hash"] != head[1]):
+            raise LedgerBroken(f'ledger "{self.path}": entries at its end are missing; restore it from a backup')
+        if not entries:
+            raise LedgerBroken(f'ledger "{self.path}" is empty; delete it if it was never used, else restore a backup')
+        return entries
+
+    def _append(self, entries: list[dict[str, Any]], **values: Any) -> str:
+        """Write one entry and the new head, each on the disk before the next thing happens."""
+        entry = {
+            **values,
+            "sequence": len(entries),
+            "previous": entries[-1]["hash"] if entries else GENESIS,
+            "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        }
+        entry["hash"] = _hash(entry)
+        line = (canonical(entry) + "\n").encode()
+        try:
+            with open(self.path, "ab") as file:
+                whole = sum(len(canonical(e)) + 1 for e in entries)
+                file.truncate(whole)  # drop an unfinished line, if a crash left one
+                try:
+                    file.write(line)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    file.truncate(whole)
+                    raise
+            sync_folder(self.path.parent)
+        except OSError as error:
+            raise OutputError(
+                f'cannot write ledger "{self.path}": {error.strerror}; nothing was spent; free some space'
+            ) from None
+        write_durably(Path(f"{self.path}.head"), _head(entry["sequence"], entry["hash"]))
+        return str(entry["hash"])
+
+
+def renyi_epsilon(events: Sequence[Event], delta: float) -> float:
+    """Epsilon of adaptively chosen events by adding up Renyi curves: what a `renyi` cap compares with its epsilon."""
+    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
+
+    from simulacra.privacy.subsampled import rdp_curve
+
+    remaining = delta - sum(event.failure_delta * event.count for event in events)
+    if remaining <= 0:
+        return float("inf")
+    curves = [rdp_curve(event, ORDERS) for event in events]
+    summed = [sum(values) for values in zip(*curves, strict=True)]
+    return float(compute_epsilon(ORDERS, summed, remaining)[0])
+
+
+def _cap(entries: list[dict[str, Any]]) -> Budget | None:
+    cap = entries[0]["cap"]
+    if cap is None:
+        return None
+    return Budget(epsilon=cap["epsilon"], delta=cap["delta"], adjacency=Adjacency(entries[0]["adjacency"]))
+
+
+def _events(entries: list[dict[str, Any]]) -> list[Event]:
+    return [Event.from_json(event) for entry in entries if entry["kind"] == "reserve" for event in entry["events"]]
+
+
+def _hash(entry: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical({k: v for k, v in entry.items() if k != "hash"}).encode()).hexdigest()
+
+
+def _parse(line: bytes, number: int, previous: str) -> dict[str, Any] | None:
+    """An entry, or None if the line is not exactly what was written there."""
+    try:
+        entry = json.loads(line)
+        genuine = (
+            canonical(entry).encode() == line
+            and entry["sequence"] == number
+            and entry["previous"] == previous
+            and entry["hash"] == _hash(entry)
+            and (entry["kind"] == "open") == (number == 0)
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+    return entry if genuine else None
+
+
+def _head(sequence: int, digest: str) -> bytes:
+    return (canonical({"sequence": sequence, "hash": digest}) + "\n").encode()
+
+
+def _parse_head(content: bytes) -> tuple[int, str]:
+    """Number and hash of the last entry; ValueError if this is not exactly what was written."""
+    head = json.loads(content)
+    if not isinstance(head, dict) or set(head) != {"sequence", "hash"} or not isinstance(head["sequence"], int):
+        raise ValueError
+    if content != _head(head["sequence"], head["hash"]) or head["sequence"] < 0:
+        raise ValueError
+    return head["sequence"], head["hash"]

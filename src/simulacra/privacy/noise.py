@@ -1,0 +1,108 @@
+"""Randomness that protects: from the operating system, never seeded, never logged, never shared with training.
+
+Poisson samples are drawn here too, because a known sample voids the amplification that the accounting relies on.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from simulacra.errors import MissingDependency
+from simulacra.privacy.query import GRID
+
+Progress = Callable[[int, int], None]
+"""Called with numbers done and numbers in all."""
+
+CHUNK = 4096
+
+SOURCES = {
+    "exact": "exact discrete Gaussian on the grid 2^-40 (OpenDP), from the operating system's entropy",
+    "fast": "floating-point Gaussian, seeded by the operating system; NOT safe against floating-point attacks",
+    "none": "no noise: NOT PRIVATE",
+    "seeded": "noise from a fixed seed, for tests only: VOID",
+}
+
+
+@dataclass(kw_only=True)
+class NoiseSource:
+    """Draws the noise of one run. `seed` exists for tests: it is recorded, and voids the certificate."""
+
+    seed: int | None = None
+    _generators: dict[str, torch.Generator] = field(default_factory=dict, repr=False)
+
+    def exact(self, values: np.ndarray[Any, Any], std: float, progress: Progress | None = None) -> np.ndarray[Any, Any]:
+        """Float64 values plus exact discrete Gaussian noise; a fresh array on the grid 2^-40.
+
+        OpenDP rounds the values to the grid (charged in `query.sensitivity`) and samples from the operating system's
+        entropy without floating point. It frees the interpreter lock, so the chunks run on all cores.
+        """
+        flat = np.ascontiguousarray(values, dtype=np.float64).ravel()
+        result = np.empty_like(flat)
+        if self.seed is not None:
+            drawn = np.random.default_rng(self.seed).normal(size=flat.shape) * std
+            result[:] = np.round((flat + drawn) / GRID) * GRID
+            return result.reshape(values.shape)
+        measurements = {
+            size: _discrete_gaussian(size, std) for size in {min(CHUNK, flat.size), flat.size % CHUNK} - {0}
+        }
+
+        def fill(start: int) -> int:
+            part = flat[start : start + CHUNK]
+            result[start : start + CHUNK] = measurements[part.size](part)
+            return part.size
+
+        done = 0
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+            for size in pool.map(fill, range(0, flat.size, CHUNK)):
+                done += size
+                if progress:
+                    progress(done, flat.size)
+        return result.reshape(values.shape)
+
+    def fast(self, like: torch.Tensor, std: float) -> torch.Tensor:
+        """Gaussian noise of the shape, type and device of `like`: quick, and not floating-point safe."""
+        generator = self._generator(like.device)
+        return torch.empty_like(like).normal_(generator=generator).mul_(std)
+
+    def poisson(self, records: int, rate: float, device: torch.device) -> torch.Tensor:
+        """Which records are in this round's sample: each on its own with probability `rate`, so possibly none."""
+        draws = torch.rand(records, generator=self._generator(device), device=device, dtype=torch.float64)
+        return (draws < rate).nonzero().squeeze(1)
+
+    def _generator(self, device: torch.device) -> torch.Generator:
+        key = str(device)
+        if key not in self._generators:
+            generator = torch.Generator(device=device)
+            generator.manual_seed(secrets.randbits(63) if self.seed is None else self.seed)
+            self._generators[key] = generator
+        return self._generators[key]
+
+
+def require_exact() -> None:
+    """Refuse before anything is spent when exact noise was promised and OpenDP is not installed: no fallback."""
+    try:
+        import opendp  # noqa: F401
+    except ImportError:
+        raise MissingDependency(
+            "the plan says exact noise, which needs OpenDP; release where it is installed: pip install 'opendp[numpy]'"
+        ) from None
+
+
+def _discrete_gaussian(size: int, std: float) -> Callable[[np.ndarray[Any, Any]], Any]:
+    require_exact()
+    import opendp.prelude as opendp
+
+    opendp.enable_features("contrib")
+    domain = opendp.vector_domain(opendp.atom_domain(T=float, nan=False), size=size)
+    measurement: Callable[[np.ndarray[Any, Any]], Any] = opendp.m.make_gaussian(
+        domain, opendp.l2_distance(T=float), scale=std, k=-40
+    )
+    return measurement

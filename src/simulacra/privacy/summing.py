@@ -1,0 +1,45 @@
+"""Clipped sums over private records: one pass, in chunks, accumulated in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import torch
+
+from simulacra.privacy.query import FeatureMap
+from simulacra.privacy.records import Records
+from simulacra.privacy.sealed import Sealed
+
+CHUNK_NUMBERS = 4_000_000
+"""A chunk's features hold about this many numbers, so that memory does not grow with the data."""
+
+
+def sum_over(
+    sealed: Sealed, maps: Mapping[str, FeatureMap], progress: Callable[[], None] | None = None
+) -> dict[str, torch.Tensor]:
+    """The sums of several maps in one pass. `progress` is called per batch and told nothing: counts are private."""
+    totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in maps.items()}
+    for batch in sealed._batches():
+        for name, feature_map in maps.items():
+            add_chunks(totals[name], feature_map, batch)
+        if progress:
+            progress()
+    return totals
+
+
+def add_chunks(total: torch.Tensor, feature_map: FeatureMap, batch: Records) -> None:
+    """Add a batch's clipped sum to a running total, a chunk at a time."""
+    rows = max(16, CHUNK_NUMBERS // max(feature_map.working_size, batch.inputs.shape[1]))
+    for start in range(0, len(batch.inputs), rows):
+        inputs = batch.inputs[start : start + rows].to(feature_map.dtype)
+        total += feature_map.clipped_sum(inputs, batch.labels[start : start + rows])
+
+
+def in_memory(sealed: Sealed) -> Records:
+    """All records at once, for training loops that sample them again and again."""
+    batches = list(sealed._batches())
+    if not batches:
+        return Records(inputs=torch.zeros(0, sealed._schema.inputs), labels=torch.zeros(0, dtype=torch.int64))
+    return Records(
+        inputs=torch.cat([batch.inputs for batch in batches]), labels=torch.cat([batch.labels for batch in batches])
+    )

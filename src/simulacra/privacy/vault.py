@@ -1,0 +1,151 @@
+"""The vault: the one place where private records are asked. Plan check, ledger, sum, noise, Release; in that order.
+
+Methods are handed `Vault.ask` (or `Vault.loop`) and never the records. A question that is not in the plan is refused,
+and so is a second answer to the same question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import final
+
+import torch
+
+from simulacra.errors import PlanError
+from simulacra.privacy.ledger import Ledger
+from simulacra.privacy.noise import NoiseSource, Progress, require_exact
+from simulacra.privacy.plan import Plan, PlannedStep
+from simulacra.privacy.query import FeatureMap, Noise
+from simulacra.privacy.release import Release
+from simulacra.privacy.sealed import Sealed
+from simulacra.privacy.summing import add_chunks, in_memory, sum_over
+
+Draw = Callable[[FeatureMap], torch.Tensor]
+
+
+@final
+class Vault:
+    """Answers exactly one plan, once. Opening it spends the plan's one-shot steps; training loops spend block by block.
+
+    `run` names the run in the ledger. Answers are spooled in `folder` as they are made; reopening the vault on the same
+    run and folder (`resume=True`) returns those same answers, and pays again only for an answer a crash swallowed.
+    """
+
+    def __init__(
+        self,
+        *,
+        sealed: Sealed,
+        plan: Plan,
+        ledger: Ledger,
+        run: str,
+        folder: Path,
+        noise: NoiseSource | None = None,
+        resume: bool = False,
+        on_batch: Callable[[], None] | None = None,
+        on_noise: Progress | None = None,
+    ) -> None:
+        self._sealed, self._plan, self._ledger = sealed, plan, ledger
+        self._run, self._folder = run, folder
+        self._noise = noise or NoiseSource()
+        self._on_batch, self._on_noise = on_batch, on_noise
+        self._answered: dict[str, Release] = {}
+        if plan.private and any(planned.step.noise is Noise.EXACT for planned in plan.steps):
+            require_exact()
+        for name in [planned.step.name for planned in plan.steps]:
+            if Release.exists(folder, name):
+                if not resume:
+                    raise PlanError(f'"{name}" is already released in "{folder}"; resume that run, or use a new folder')
+                self._answered[name] = Release.load(folder, name)
+        self._reserve_what_is_missing()
+
+    def ask(self, name: str, feature_map: FeatureMap) -> Release:
+        """The noisy sum of a map over all records: one step of the plan, answered once."""
+        return self.ask_all({name: feature_map})[name]
+
+    def ask_all(self, maps: Mapping[str, FeatureMap]) -> dict[str, Release]:
+        """Several steps answered in a single pass over the records."""
+        todo: dict[str, PlannedStep] = {}
+        for name, feature_map in maps.items():
+            planned = self._plan.step(name)
+            planned.step.admits(feature_map)
+            if planned.step.count > 1 or planned.step.sample_rate < 1:
+                raise PlanError(f'step "{name}" is a training loop; open it with vault.loop')
+            if name not in self._answered:
+                todo[name] = planned
+        for name in todo:
+            self._ledger.ask(self._run, name)
+        # From here on the questions are spent, whatever happens.
+        sums = sum_over(self._sealed, {name: maps[name] for name in todo}, self._on_batch) if todo else {}
+        for name, planned in todo.items():
+            release = self._protect(planned, sums[name])
+            release.save(self._folder)
+            self._ledger.answer(self._run, name, release.sha256())
+            self._answered[name] = release
+        return {name: self._answered[name] for name in maps}
+
+    @contextmanager
+    def loop(self, name: str, *, block: int = 1000, device: torch.device | str = "cpu") -> Iterator[Draw]:
+        """A training loop: `draw(map)` gives the noisy clipped sum over a fresh Poisson sample.
+
+        Draws are reserved in the ledger a block at a time. A resumed loop has only what was not reserved before.
+        """
+        planned = self._plan.step(name)
+        records = in_memory(self._sealed)
+        target = torch.device(device)
+        records = replace(records, inputs=records.inputs.to(target), labels=records.labels.to(target))
+        spent = self._ledger.reserved(self._run, name)
+        left_in_block = 0
+
+        def draw(feature_map: FeatureMap) -> torch.Tensor:
+            nonlocal spent, left_in_block
+            planned.step.admits(feature_map)
+            if left_in_block == 0:
+                left_in_block = min(block, planned.step.count - spent)
+                if left_in_block <= 0:
+                    raise PlanError(f'step "{name}": all {planned.step.count} draws of the plan are used')
+                self._ledger.reserve(self._run, [name], [replace(planned.event, count=left_in_block)])
+                spent += left_in_block
+            left_in_block -= 1
+            chosen = self._noise.poisson(len(records.inputs), planned.step.sample_rate, target)
+            total = torch.zeros(feature_map.shape, dtype=torch.float64, device=target)
+            sample = replace(records, inputs=records.inputs[chosen], labels=records.labels[chosen])
+            add_chunks(total, feature_map, sample)
+            if not self._plan.private:
+                return total
+            return total + self._noise.fast(total, planned.noise_std)
+
+        yield draw
+
+    def _protect(self, planned: PlannedStep, total: torch.Tensor) -> Release:
+        """Add the noise the plan says; the unprotected sum does not leave this function."""
+        if not self._plan.private:
+            value, source = total, "none"
+        elif planned.step.noise is Noise.EXACT:
+            value = torch.from_numpy(self._noise.exact(total.numpy(), planned.noise_std, self._on_noise))
+            source = "exact"
+        else:
+            value, source = total + self._noise.fast(total, planned.noise_std), "fast"
+        if self._noise.seed is not None and self._plan.private:
+            source = "seeded"
+        return Release(
+            step=planned.step.name, value=value, noise_std=planned.noise_std, noise=source, event=planned.event
+        )
+
+    def _reserve_what_is_missing(self) -> None:
+        """Spend the one-shot steps in one entry, so that of two runs racing for the last of a cap exactly one wins."""
+        one_shot, loops = [], []
+        for planned in self._plan.steps:
+            name, count = planned.step.name, planned.step.count
+            reserved = self._ledger.reserved(self._run, name)
+            if count > 1 or planned.step.sample_rate < 1:
+                if reserved < count:
+                    loops.append(replace(planned.event, count=count - reserved))
+            elif name not in self._answered and reserved <= self._ledger.asked(self._run, name):
+                one_shot.append(planned)
+        events = [planned.event for planned in one_shot]
+        self._ledger.allow([*events, *loops])
+        if events:
+            self._ledger.reserve(self._run, [planned.step.name for planned in one_shot], events)
