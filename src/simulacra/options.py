@@ -115,6 +115,11 @@ def _convert(value: Any, hint: Any, where: str) -> Any:
         if isinstance(value, bool):
             raise SettingError(f"{where}: expected a number, got {value}")
         try:
+            if hint is int and isinstance(value, (int, str)):
+                return int(value)  # exact, where a float would lose the digits of a large seed
+        except ValueError:
+            pass  # "1e3" is a whole number too
+        try:
             number = float(value)
         except (TypeError, ValueError):
             raise SettingError(f'{where}: expected a number, got "{value}"') from None

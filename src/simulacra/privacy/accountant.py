@@ -155,6 +155,8 @@ def calibrate(
 
 def total_mu(events: Sequence[Event]) -> float:
     """mu of full-data Gaussian events together: the square root of the sum of count / noise_multiplier^2."""
+    if any(event.noise_multiplier * gaussian.LARGEST_MU < 1 for event in events):
+        return math.inf
     return math.sqrt(math.fsum(event.count / event.noise_multiplier**2 for event in events))
 
 

@@ -43,7 +43,8 @@ def write_certificate(
     assumed_public: Sequence[str],
 ) -> dict[str, Any]:
     """State what was done in `folder`, whose releases and schema are already written there."""
-    sources = sorted({release.noise for release in releases})
+    loops = {str(planned.step.noise) for planned in plan.steps if planned.transient and plan.private}
+    sources = sorted({release.noise for release in releases} | loops)
     void = "the noise was drawn from a fixed seed, for a test" if "seeded" in sources else None
     events = (*plan.events, *plan.prior)
     budget = plan.budget
@@ -129,7 +130,7 @@ def verify(path: str | Path) -> Verification:
         plan = Plan.from_json(statement)
         epsilon = _check_epsilon(statement, plan, problems)
         _check_files(statement, plan, folder, problems)
-    except (SimulacraError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (SimulacraError, KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         problems.append(f"the certificate does not hold together: {error}")
         return Verification(epsilon=None, delta=None, adjacency=None, private=False, problems=tuple(problems))
     return Verification(
@@ -169,7 +170,7 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             problems.append(f'"{name}" was changed after it was certified')
     for planned in plan.steps:
         if f"releases/{planned.step.name}.json" not in statement["files"]:
-            if planned.step.count == 1 and planned.step.sample_rate == 1:
+            if not planned.transient:
                 problems.append(f'the certificate names no release for step "{planned.step.name}"')
             continue
         try:
@@ -179,6 +180,8 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             continue
         if release.event != planned.event or not math.isclose(release.noise_std, planned.noise_std, rel_tol=1e-12):
             problems.append(f'release "{planned.step.name}" has other noise than the plan says')
+        if plan.private and release.noise != str(planned.step.noise):
+            problems.append(f'release "{planned.step.name}" has noise from another source than the plan says')
 
 
 def _named_files(releases: Sequence[Release]) -> list[str]:

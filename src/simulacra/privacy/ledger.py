@@ -92,6 +92,8 @@ class Ledger:
         with ledger._locked():
             if path.exists() and path.read_bytes().count(b"\n"):
                 raise LedgerError(f'ledger "{path}" exists already; use it, or choose another name')
+            if Path(f"{path}.head").exists():  # a head is only ever written after a complete first line
+                raise LedgerBroken(f'ledger "{path}" is gone but its .head file is there; restore both from a backup')
             ledger._append(
                 [],
                 kind="open",
@@ -153,19 +155,13 @@ class Ledger:
             cap=cap,
         )
 
-    def reserved(self, run: str, step: str) -> int:
-        """How many releases of a run's step are spent."""
-        return sum(
-            int(event["count"])
-            for entry in self.entries()
-            if entry["kind"] == "reserve" and entry["run"] == run
-            for name, event in zip(entry["steps"], entry["events"], strict=True)
-            if name == step
-        )
+    def reserved(self, run: str, step: str, event: Event | None = None) -> int:
+        """How many releases of a run's step are spent; with `event`, only those that had exactly its noise."""
+        return _reserved(self.entries(), run, step, event)
 
-    def asked(self, run: str, step: str) -> int:
-        """How many times a run's step was asked, answered or not."""
-        return sum(e["kind"] == "ask" and e["run"] == run and e["step"] == step for e in self.entries())
+    def asked(self, run: str, step: str, event: Event | None = None) -> int:
+        """How many times a run's step was asked, answered or not; with `event`, only with exactly its noise."""
+        return _asked(self.entries(), run, step, event)
 
     # -- what it does ---------------------------------------------------------------------------------------------
 
@@ -174,19 +170,31 @@ class Ledger:
         with self._locked():
             self._allow(self._read(), events)
 
-    def reserve(self, run: str, steps: Sequence[str], events: Sequence[Event]) -> str:
-        """Spend events: checked against the cap and on the disk before this returns. Gives the entry's hash."""
+    def reserve(self, run: str, steps: Sequence[str], events: Sequence[Event], *, at_most: int | None = None) -> str:
+        """Spend events: checked against the cap and on the disk before this returns. Gives the entry's hash.
+
+        `at_most` is the number of releases of each step that the run's plan holds: two processes that resume the same
+        training loop cannot share it out twice.
+        """
         with self._locked():
             entries = self._read()
             self._allow(entries, events)
+            for step, event in zip(steps, events, strict=True):
+                if at_most is not None and _reserved(entries, run, step) + event.count > at_most:
+                    raise LedgerError(f'step "{step}" of run "{run}" is being used by another process; let it finish')
             return self._append(
                 entries, kind="reserve", run=run, steps=list(steps), events=[event.to_json() for event in events]
             )
 
-    def ask(self, run: str, step: str) -> None:
-        """Note, durably, that a reserved step is about to be answered."""
+    def ask(self, run: str, step: str, event: Event) -> None:
+        """Note, durably, that a reserved step is about to be answered; a reservation pays for one answer only."""
         with self._locked():
-            self._append(self._read(), kind="ask", run=run, step=step)
+            entries = self._read()
+            if _asked(entries, run, step, event) >= _reserved(entries, run, step, event):
+                raise LedgerError(
+                    f'step "{step}" of run "{run}" is not reserved, or another process has asked it; resume the run'
+                )
+            self._append(entries, kind="ask", run=run, step=step, event=event.to_json())
 
     def answer(self, run: str, step: str, sha256: str) -> None:
         """Note what was released."""
@@ -313,6 +321,25 @@ def _cap(entries: list[dict[str, Any]]) -> Budget | None:
     if cap is None:
         return None
     return Budget(epsilon=cap["epsilon"], delta=cap["delta"], adjacency=Adjacency(entries[0]["adjacency"]))
+
+
+def _reserved(entries: list[dict[str, Any]], run: str, step: str, like: Event | None = None) -> int:
+    return sum(
+        int(event["count"])
+        for entry in entries
+        if entry["kind"] == "reserve" and entry["run"] == run
+        for name, event in zip(entry["steps"], entry["events"], strict=True)
+        if name == step and (like is None or event == like.to_json())
+    )
+
+
+def _asked(entries: list[dict[str, Any]], run: str, step: str, like: Event | None = None) -> int:
+    return sum(
+        entry["kind"] == "ask"
+        and (entry["run"], entry["step"]) == (run, step)
+        and (like is None or entry["event"] == like.to_json())
+        for entry in entries
+    )
 
 
 def _events(entries: list[dict[str, Any]]) -> list[Event]:

@@ -23,6 +23,11 @@ class PlannedStep:
     sensitivity: float
 
     @property
+    def transient(self) -> bool:
+        """Whether this is a training loop, whose releases are counted and not stored."""
+        return self.step.count > 1 or self.step.sample_rate < 1
+
+    @property
     def noise_std(self) -> float:
         """Standard deviation of the noise on each number: multiplier times what the multiplier is relative to."""
         return self.event.noise_multiplier * self.sensitivity

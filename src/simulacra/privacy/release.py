@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from simulacra.errors import CertificateError
+from simulacra.errors import CertificateError, OutputError
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.durable import canonical, write_durably
 
@@ -34,7 +34,10 @@ class Release:
 
     def save(self, folder: Path) -> None:
         """Write NAME.safetensors and NAME.json, durably; the JSON, which holds the hash, comes last."""
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OutputError(f'cannot make the folder "{folder}": {error.strerror}; choose another') from None
         content = save_tensors({"value": self.value.contiguous()})
         write_durably(folder / f"{self.step}.safetensors", content)
         statement = {

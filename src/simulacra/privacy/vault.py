@@ -54,11 +54,15 @@ class Vault:
         self._answered: dict[str, Release] = {}
         if plan.private and any(planned.step.noise is Noise.EXACT for planned in plan.steps):
             require_exact()
-        for name in [planned.step.name for planned in plan.steps]:
+        for planned in plan.steps:
+            name = planned.step.name
             if Release.exists(folder, name):
                 if not resume:
                     raise PlanError(f'"{name}" is already released in "{folder}"; resume that run, or use a new folder')
-                self._answered[name] = Release.load(folder, name)
+                release = Release.load(folder, name)
+                if (release.step, release.event, release.noise_std) != (name, planned.event, planned.noise_std):
+                    raise PlanError(f'"{name}" in "{folder}" was released under another plan; use a new folder')
+                self._answered[name] = release
         self._reserve_what_is_missing()
 
     def ask(self, name: str, feature_map: FeatureMap) -> Release:
@@ -75,8 +79,8 @@ class Vault:
                 raise PlanError(f'step "{name}" is a training loop; open it with vault.loop')
             if name not in self._answered:
                 todo[name] = planned
-        for name in todo:
-            self._ledger.ask(self._run, name)
+        for name, planned in todo.items():
+            self._ledger.ask(self._run, name, planned.event)
         # From here on the questions are spent, whatever happens.
         sums = sum_over(self._sealed, {name: maps[name] for name in todo}, self._on_batch) if todo else {}
         for name, planned in todo.items():
@@ -93,21 +97,23 @@ class Vault:
         Draws are reserved in the ledger a block at a time. A resumed loop has only what was not reserved before.
         """
         planned = self._plan.step(name)
+        if self._plan.private and self._noise.seed is not None:
+            raise PlanError(f'step "{name}": a training loop leaves no release to mark as seeded, so it takes no seed')
         records = in_memory(self._sealed)
         target = torch.device(device)
         records = replace(records, inputs=records.inputs.to(target), labels=records.labels.to(target))
-        spent = self._ledger.reserved(self._run, name)
         left_in_block = 0
 
         def draw(feature_map: FeatureMap) -> torch.Tensor:
-            nonlocal spent, left_in_block
+            nonlocal left_in_block
             planned.step.admits(feature_map)
             if left_in_block == 0:
-                left_in_block = min(block, planned.step.count - spent)
-                if left_in_block <= 0:
-                    raise PlanError(f'step "{name}": all {planned.step.count} draws of the plan are used')
-                self._ledger.reserve(self._run, [name], [replace(planned.event, count=left_in_block)])
-                spent += left_in_block
+                count = planned.step.count
+                next_block = min(block, count - self._ledger.reserved(self._run, name))
+                if next_block <= 0:
+                    raise PlanError(f'step "{name}": all {count} draws of the plan are used')
+                self._ledger.reserve(self._run, [name], [replace(planned.event, count=next_block)], at_most=count)
+                left_in_block = next_block
             left_in_block -= 1
             chosen = self._noise.poisson(len(records.inputs), planned.step.sample_rate, target)
             total = torch.zeros(feature_map.shape, dtype=torch.float64, device=target)
@@ -138,12 +144,15 @@ class Vault:
         """Spend the one-shot steps in one entry, so that of two runs racing for the last of a cap exactly one wins."""
         one_shot, loops = [], []
         for planned in self._plan.steps:
-            name, count = planned.step.name, planned.step.count
-            reserved = self._ledger.reserved(self._run, name)
+            name, count, event = planned.step.name, planned.step.count, planned.event
             if count > 1 or planned.step.sample_rate < 1:
+                reserved = self._ledger.reserved(self._run, name)
                 if reserved < count:
-                    loops.append(replace(planned.event, count=count - reserved))
-            elif name not in self._answered and reserved <= self._ledger.asked(self._run, name):
+                    loops.append(replace(event, count=count - reserved))
+            elif name not in self._answered and (
+                # A reservation with other noise, of an earlier plan under the same name, does not pay for this one.
+                self._ledger.reserved(self._run, name, event) <= self._ledger.asked(self._run, name, event)
+            ):
                 one_shot.append(planned)
         events = [planned.event for planned in one_shot]
         self._ledger.allow([*events, *loops])

@@ -21,8 +21,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import tomli_w
-
 from simulacra.errors import OutputError, SchemaError, suggestion
 from simulacra.schema import Column, ImageShape, Numeric, Schema
 from simulacra.schema.columns import KINDS
@@ -54,6 +52,8 @@ def load(path: str | Path) -> Schema:
 
 def save(schema: Schema, path: str | Path) -> None:
     """Write a schema file."""
+    import tomli_w  # late: reading a schema, as training elsewhere does, must not need it
+
     try:
         Path(path).write_text(tomli_w.dumps(to_mapping(schema)), encoding="utf-8")
     except OSError as error:

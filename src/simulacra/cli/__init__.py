@@ -1,0 +1,43 @@
+"""The command line: one command, one API call. `main` turns every expected error into one line and exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import json
+import sys
+
+
+def main() -> None:
+    """Run the command line."""
+    import click
+
+    from simulacra.cli.app import app
+    from simulacra.errors import SimulacraError
+
+    as_json = "--json" in sys.argv
+    try:
+        code = app(standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        print("simulacra: stopped", file=sys.stderr)
+        sys.exit(130)
+    except click.ClickException as error:
+        _fail(error.format_message(), as_json)
+    except SimulacraError as error:
+        _fail(str(error), as_json)
+    except BrokenPipeError:
+        sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            raise
+        _fail(f"cannot write: {error.strerror}; free some space or choose another place", as_json)
+
+
+def _fail(message: str, as_json: bool) -> None:
+    line = " ".join(message.split())
+    print(f"simulacra: {line}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"ok": False, "error": line}))
+    sys.exit(2)

@@ -1,0 +1,35 @@
+"""All commands. Nothing heavy is imported before a command runs."""
+
+from __future__ import annotations
+
+import click
+
+from simulacra.cli import ask, check, demonstrate, describe, judge
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+@click.group(context_settings=CONTEXT)
+@click.version_option(package_name="simulacra", prog_name="simulacra")
+def app() -> None:
+    """Differentially private synthetic data: release once, synthesise for ever.
+
+    Start with:  simulacra demo --out demo-run
+    """
+
+
+for command in (
+    demonstrate.demo,
+    describe.methods,
+    describe.schema,
+    ask.plan,
+    ask.release,
+    ask.train,
+    ask.fit,
+    ask.sample,
+    judge.evaluate,
+    judge.report,
+    check.verify,
+    check.ledger,
+):
+    app.add_command(command)

@@ -1,0 +1,162 @@
+"""plan, release, train, fit, sample: from data to synthetic data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from simulacra.cli.inputs import data_and_schema, data_argument, ledger_name
+from simulacra.cli.options import flags
+from simulacra.cli.show import emit, not_private_banner, progress, promise, say, table
+from simulacra.options import parse_assignments
+
+
+@click.command()
+@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "set", "not-private", "json")
+@click.option("--rows", type=int, help="A public guess of the number of records, for a forecast.")
+@click.option("--class-rows", help="A public guess of the records per class, comma-separated.")
+def plan(
+    schema: str | None,
+    method: str,
+    epsilon: float | None,
+    delta: float,
+    adjacency: str,
+    label: str | None,
+    settings: tuple[str, ...],
+    not_private: bool,
+    as_json: bool,
+    rows: int | None,
+    class_rows: str | None,
+) -> None:
+    """Show what would be asked and with how much noise. Costs nothing and needs no data."""
+    from simulacra.errors import SchemaError
+    from simulacra.synthesis.forecasting import forecast, parse_class_rows
+    from simulacra.synthesis.releasing import load_schema
+    from simulacra.synthesis.releasing import plan as make
+
+    if schema is None:
+        raise SchemaError("which schema? Say --schema FILE")
+    loaded = load_schema(schema, label)
+    planned = make(
+        loaded,
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        settings=parse_assignments(settings),
+        not_private=not_private,
+    )
+    outlook = forecast(planned, loaded, parse_class_rows(loaded, rows, class_rows))
+    if as_json:
+        emit({**planned.to_json(), "forecast": outlook.to_json()})
+        return
+    if not_private:
+        not_private_banner()
+    described = planned.to_json()
+    say(f"Plan: {promise(described['epsilon'], described['delta'], described['adjacency'])}")
+    table(
+        ("step", "numbers", "asked", "rate", "sensitivity", "noise multiplier", "noise std"),
+        [
+            (
+                step["name"],
+                step["size"],
+                step["count"],
+                f"{step['sample_rate']:g}",
+                f"{step['sensitivity']:.6g}",
+                f"{step['noise_multiplier']:.4g}",
+                f"{step['noise_std']:.4g}",
+            )
+            for step in described["steps"]
+        ],
+    )
+    for line in outlook.lines():
+        say(line)
+
+
+@click.command()
+@data_argument
+@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "out", "ledger", "set")
+@flags("not-private", "resume", "json")
+def release(as_json: bool, **arguments: Any) -> None:
+    """Ask the data once, with noise, and certify the answers in a new folder. Spends privacy budget."""
+    from simulacra.synthesis.releasing import release as make
+
+    with progress(as_json) as watcher:
+        run = make(**_release_arguments(arguments), watcher=watcher)
+    _announce(run, as_json, f"next: simulacra train {run.folder}")
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@flags("seed", "device", "set", "json")
+def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: bool) -> None:
+    """Train a generator from the releases in RUN. Free of privacy cost; repeat as you like, on any machine."""
+    from simulacra.synthesis.training import train as make
+
+    with progress(as_json) as watcher:
+        trained = make(run, seed=seed, device=device, settings=parse_assignments(settings), watcher=watcher)
+    _announce(trained, as_json, f"next: simulacra sample {run} -n 1000 --out samples.csv")
+
+
+@click.command()
+@data_argument
+@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed", "device", "set")
+@flags("not-private", "resume", "json")
+def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
+    """Release, then train."""
+    from simulacra.synthesis.training import fit as make
+
+    with progress(as_json) as watcher:
+        run = make(**_release_arguments(arguments), seed=seed, device=device, watcher=watcher)
+    _announce(run, as_json, f"next: simulacra sample {run.folder} -n 1000 --out samples.csv")
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("-n", "--rows", "rows", type=int, default=1000, show_default=True, help="How many.")
+@click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
+@click.option("--seed", type=int, help="Repeat a draw; every draw is fresh without it.")
+@flags("out", "json")
+def sample(run: str, rows: int, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
+    """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
+    from simulacra.data.writers import write_samples
+    from simulacra.synthesis.run import Run
+
+    opened = Run.load(run)
+    write_samples(opened.encoded(rows, labels=classes or None, seed=seed), out, opened.schema)
+    if as_json:
+        emit({"rows": rows, "out": out})
+    else:
+        say(f"{rows} synthetic records in {out}")
+
+
+def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    if arguments["not_private"]:
+        not_private_banner()
+    name = arguments["data"]
+    data, schema = data_and_schema(name, arguments["schema"])
+    settings = parse_assignments(arguments.pop("settings"))
+    ledger = ledger_name(name, arguments["ledger"])
+    return {**arguments, "data": data, "schema": schema, "settings": settings, "ledger": ledger}
+
+
+def _announce(run: Any, as_json: bool, hint: str) -> None:
+    certificate, training = run.certificate, run.training
+    if as_json:
+        emit(
+            {
+                "run": str(run.folder),
+                "private": certificate["private"],
+                "epsilon": certificate["epsilon"],
+                "delta": certificate["delta"],
+                "adjacency": certificate["adjacency"],
+                "ledger": certificate["ledger"],
+                "trained": training is not None,
+            }
+        )
+        return
+    say(f"Run {run.folder}: {promise(certificate['epsilon'], certificate['delta'], certificate['adjacency'])}")
+    if training and training["stopped_early"]:
+        say("Training was stopped early; the sampler is usable, and the same command continues it.")
+    say(f"Spent in ledger {certificate['ledger']}; {hint}")

@@ -1,0 +1,40 @@
+"""DATA arguments: a file, a folder, or `dataset:NAME[:SPLIT]` for a known data set, which brings its schema along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from simulacra.errors import SchemaError
+from simulacra.schema import Schema
+
+PREFIX = "dataset:"
+
+
+def data_and_schema(data: str, schema: str | None) -> tuple[Any, Schema]:
+    """What DATA and --schema mean together."""
+    if data.startswith(PREFIX):
+        from simulacra import datasets
+
+        name, _, split = data.removeprefix(PREFIX).partition(":")
+        dataset = datasets.load(name, split or "train")
+        return dataset.data, Schema.load(schema) if schema else dataset.schema
+    if schema is None:
+        raise SchemaError(f'which schema? Say --schema FILE; write one with: simulacra schema draft "{data}"')
+    return data, Schema.load(schema)
+
+
+def data_for(data: str) -> Any:
+    """DATA where the schema is known already."""
+    return data_and_schema(data, None)[0] if data.startswith(PREFIX) else data
+
+
+def ledger_name(data: str, ledger: str | None) -> str | None:
+    """The ledger of a known data set is named after it."""
+    if ledger is None and data.startswith(PREFIX):
+        return f"{data.removeprefix(PREFIX).replace(':', '-')}.ledger"
+    return ledger
+
+
+data_argument = click.argument("data", metavar="DATA")

@@ -1,0 +1,96 @@
+"""What the command line prints: tables, banners and progress bars, on stderr if stdout is for a machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from simulacra.synthesis.watching import Watcher
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+
+def emit(values: Any) -> None:
+    """Print JSON."""
+    click.echo(json.dumps(values, indent=2, allow_nan=False))
+
+
+def say(text: str = "") -> None:
+    """Print a line for a person."""
+    click.echo(text)
+
+
+def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Print a plain table: first column to the left, the others to the right."""
+    cells = [[str(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    for number, row in enumerate(cells):
+        line = "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        click.echo("  " + (click.style(line, bold=True) if number == 0 else line))
+
+
+def not_private_banner() -> None:
+    """Nobody shall miss it."""
+    bar = "!" * 74
+    text = "NOT PRIVATE: no noise is added. What comes out may reveal any record."
+    click.secho(f"{bar}\n!! {text}\n{bar}", fg="red", bold=True, err=True)
+
+
+def promise(epsilon: float | None, delta: float | None, adjacency: str) -> str:
+    """The guarantee in one line."""
+    if epsilon is None:
+        return f"NOT PRIVATE (no noise), adjacency {adjacency}"
+    return f"epsilon {epsilon:.6g}, delta {delta:g}, adjacency {adjacency}"
+
+
+@contextmanager
+def progress(quiet: bool) -> Iterator[Watcher]:
+    """A watcher that draws bars with loss and time left; silent for machines."""
+    if quiet:
+        yield Watcher()
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console = Console(stderr=True)
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
+        yield _Bars(bars)
+
+
+class _Bars(Watcher):
+    def __init__(self, bars: Progress) -> None:
+        self.bars = bars
+        self.current: TaskID | None = None
+
+    def stage(self, name: str) -> None:
+        self._finish()
+        self.current = self.bars.add_task(name, total=None, note="")
+
+    def on_batch(self) -> None:
+        """A spinner and no count: how many batches there are is private."""
+
+    def on_noise(self, done: int, total: int) -> None:
+        if self.current is not None:
+            self.bars.update(self.current, description="Adding exact noise", completed=done, total=total)
+
+    def on_step(self, step: int, steps: int, loss: float) -> None:
+        if self.current is not None:
+            self.bars.update(self.current, completed=step, total=steps, note=f"loss {loss:.4g}")
+
+    def _finish(self) -> None:
+        if self.current is not None:
+            self.bars.update(self.current, completed=1, total=1)

@@ -1,0 +1,74 @@
+"""Sampler: a trained generator with its class shares. It holds nothing private and may be published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+
+from simulacra.errors import CertificateError, SettingError
+from simulacra.generators import GeneratorOptions, build
+from simulacra.privacy.durable import write_durably
+from simulacra.privacy.records import Records
+from simulacra.schema import Schema
+
+BATCH = 8192
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampler:
+    """Draws encoded records: a label from `class_shares` (or as told), noise, generator, record."""
+
+    schema: Schema
+    options: GeneratorOptions
+    generator: Any
+    class_shares: torch.Tensor
+
+    def records(self, n: int, *, seed: int, labels: torch.Tensor | None = None) -> Iterator[Records]:
+        """`n` records in bounded batches; the same seed gives the same records. Labels cycle if fewer than n."""
+        if n < 0:
+            raise SettingError(f"the number of samples must not be negative, got {n}")
+        device = next(self.generator.parameters()).device
+        random = torch.Generator(device=device).manual_seed(seed)
+        self.generator.eval()
+        for start in range(0, n, BATCH):
+            size = min(BATCH, n - start)
+            if labels is None:
+                shares = self.class_shares.to(device)
+                chosen = torch.multinomial(shares, size, replacement=True, generator=random)
+            else:
+                chosen = labels[torch.arange(start, start + size) % len(labels)].to(device)
+            with torch.no_grad():
+                noise = torch.randn(size, self.generator.latent, generator=random, device=device)
+                one_hot = torch.nn.functional.one_hot(chosen, self.schema.classes).to(noise)
+                inputs = self.generator.to_records(self.generator(noise, one_hot), random)
+            yield Records(inputs=inputs.clamp(-1, 1).cpu(), labels=chosen.cpu())
+
+    def save(self, folder: Path) -> None:
+        """Write sampler.safetensors and sampler.json."""
+        tensors = {f"generator.{name}": value.cpu() for name, value in self.generator.state_dict().items()}
+        beside = folder / "sampler.safetensors.partial"
+        save_file({**tensors, "class_shares": self.class_shares.cpu()}, beside)
+        beside.replace(folder / "sampler.safetensors")
+        write_durably(folder / "sampler.json", (json.dumps({"generator": self.options.to_mapping()}) + "\n").encode())
+
+    @classmethod
+    def load(cls, folder: Path, schema: Schema) -> Sampler:
+        """Read a sampler back."""
+        try:
+            options = GeneratorOptions.from_mapping(json.loads((folder / "sampler.json").read_bytes())["generator"])
+            tensors = load_file(folder / "sampler.safetensors")
+            generator = build(schema, options)
+            shares = tensors.pop("class_shares")
+            generator.load_state_dict({name.removeprefix("generator."): value for name, value in tensors.items()})
+        except FileNotFoundError:
+            raise CertificateError(f'no sampler in "{folder}"; train one with: simulacra train {folder}') from None
+        except (ValueError, KeyError, RuntimeError, SafetensorError):
+            raise CertificateError(f'the sampler in "{folder}" is damaged; train it again, at no cost') from None
+        return cls(schema=schema, options=options, generator=generator, class_shares=shares)

@@ -1,0 +1,35 @@
+"""The methods, by name. One paper, one file; to add one, write the file and name it here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from simulacra.errors import SchemaError, SettingError, suggestion
+from simulacra.schema import Schema
+
+if TYPE_CHECKING:
+    from simulacra.methods.base import Method
+
+DEFAULT = "dp-merf"
+
+
+def all_methods() -> dict[str, type[Method]]:
+    """Every method, by its name."""
+    from simulacra.methods.dp_merf import DPMERF
+
+    return {method.name: method for method in (DPMERF,)}
+
+
+def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:
+    """A method with its settings, checked against the kind of data."""
+    known = all_methods()
+    if name not in known:
+        raise SettingError(f'unknown method "{name}"{suggestion(name, known)}')
+    kind = known[name]
+    if schema.image is not None and not kind.images:
+        raise SchemaError(f"{name} is for tables, and the schema describes images")
+    if schema.image is None and not kind.tables:
+        raise SchemaError(f"{name} is for images, and the schema describes a table")
+    defaults = kind().suited_to(schema)
+    return defaults.replace(settings)

@@ -1,0 +1,87 @@
+"""Method: what a paper adds. It plans without data, is handed answers, and returns a sampler."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from simulacra.generators.sampler import Sampler
+from simulacra.options import Options
+from simulacra.privacy.query import FeatureMap, Step
+from simulacra.privacy.release import Release
+from simulacra.schema import Schema
+
+Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
+"""What a method gets instead of data: questions in, releases out."""
+
+
+@dataclass(kw_only=True)
+class Context:
+    """Where and how training runs; nothing here changes what is promised.
+
+    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses.
+    """
+
+    seed: int = 0
+    device: str = "cpu"
+    checkpoint: Path | None = None
+    on_step: Callable[[int, int, float], None] | None = None
+    curve: list[tuple[int, float]] = field(default_factory=list)
+    stopped_early: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(Options, ABC):
+    """A method's settings are its fields. `tables` and `images` say what it can synthesise."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    tables: ClassVar[bool]
+    images: ClassVar[bool]
+    needs_public_data: ClassVar[bool] = False
+
+    def suited_to(self, schema: Schema) -> Self:
+        """The defaults for a kind of data, from public facts alone; a user's settings come on top."""
+        return self
+
+    @abstractmethod
+    def plan(self, schema: Schema) -> Sequence[Step]:
+        """All questions, before any data is seen."""
+
+    @abstractmethod
+    def fit(self, schema: Schema, ask: Ask, context: Context) -> Sampler:
+        """Ask, then train. Nothing but the answers may influence the sampler."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseOnce(Method):
+    """Methods that ask everything at once: release today, train and tune for ever, on any machine."""
+
+    @abstractmethod
+    def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
+        """The maps, by step name; the same on every machine."""
+
+    @abstractmethod
+    def noise_shares(self) -> Mapping[str, float]:
+        """Relative noise per step; steps not named have 1."""
+
+    @abstractmethod
+    def asking(self) -> Mapping[str, Any]:
+        """The settings that decide what is asked: fixed once released, while all others stay free."""
+
+    @abstractmethod
+    def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
+        """Post-processing: from releases alone to a sampler."""
+
+    def plan(self, schema: Schema) -> Sequence[Step]:
+        shares = self.noise_shares()
+        return [
+            Step.asking(name, feature_map, relative_noise=shares.get(name, 1.0))
+            for name, feature_map in self.questions(schema).items()
+        ]
+
+    def fit(self, schema: Schema, ask: Ask, context: Context) -> Sampler:
+        return self.train(schema, ask(self.questions(schema)), context)

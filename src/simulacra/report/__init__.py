@@ -1,0 +1,43 @@
+"""One self-contained HTML file about a run: the promise on top, then the data, then how to check it all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from simulacra.errors import OutputError
+from simulacra.report.content import ReportContent
+
+__all__ = ["ReportContent", "render", "write"]
+
+
+def render(content: ReportContent) -> str:
+    """The report as HTML text. Nothing in it is fetched from anywhere, and it holds no script."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    from simulacra.report.charts import number, percent
+    from simulacra.report.sections import view
+
+    environment = Environment(
+        loader=PackageLoader("simulacra", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["number"] = number
+    environment.filters["percent"] = percent
+    return environment.get_template("template.html.j2").render(view(content))
+
+
+def write(path: str | os.PathLike[str], content: ReportContent) -> None:
+    """Write the report to `path`, replacing what is there; a failure leaves no half-written file."""
+    target = Path(path)
+    text = render(content)
+    partial = target.with_name(target.name + ".partial")
+    try:
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise OutputError(f'cannot write the report "{target}": {error.strerror}') from None

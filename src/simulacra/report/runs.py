@@ -1,0 +1,68 @@
+"""The report on a run folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from simulacra.data.reference import Reference
+from simulacra.evaluate.runs import load_scores
+from simulacra.report.content import ReportContent
+from simulacra.synthesis.forecasting import class_signal
+from simulacra.synthesis.run import Run
+
+ROWS = 10_000
+
+
+def write_report(run: Run | str | Path, *, out: str | Path | None = None, real: Any = None) -> Path:
+    """Write the page (RUN/report.html unless told otherwise); `real` records stand beside the synthetic ones."""
+    from simulacra.data.images import to_uint8
+    from simulacra.report import write
+
+    opened = run if isinstance(run, Run) else Run.load(run)
+    certificate, training = opened.certificate, opened.training
+    drawn = opened.sample(ROWS, seed=0)
+    pictures: dict[str, Any] = {"synthetic": drawn}
+    reference = None if real is None else Reference.load(real, opened.schema)
+    if isinstance(drawn, tuple):
+        pictures = {"synthetic": drawn[0], "synthetic_labels": drawn[1]}
+        if reference is not None:
+            pictures |= {"real": to_uint8(reference.inputs, opened.schema), "real_labels": reference.labels.numpy()}
+    elif reference is not None:
+        pictures["real"] = reference.frame()
+    counts = opened.releases.get("class-counts")
+    path = Path(out) if out is not None else opened.folder / "report.html"
+    content = ReportContent(
+        title=f"Synthetic data from {certificate['ledger']}",
+        method=opened.method.name,
+        summary=opened.method.summary,
+        certificate=certificate,
+        schema=opened.schema,
+        scores=load_scores(opened),
+        settings=training["settings"] if training else opened.method.to_mapping(),
+        class_signal=None
+        if counts is None
+        else class_signal(certificate["steps"], counts.value.tolist(), opened.schema),
+        training_curve=[(step, loss) for step, loss in training["curve"]] if training else None,
+        commands=_commands(opened, certificate, training),
+        run_name=opened.folder.name,
+        **pictures,
+    )
+    write(path, content)
+    return path
+
+
+def _commands(run: Run, certificate: dict[str, Any], training: dict[str, Any] | None) -> list[str]:
+    """What repeats this run; the noise, of course, will differ."""
+    privacy = (
+        f"--epsilon {certificate['epsilon']:.6g} --delta {certificate['delta']:g}"
+        if certificate["epsilon"] is not None
+        else "--not-private"
+    )
+    seed = training["seed"] if training else 0
+    return [
+        f"simulacra fit DATA --schema schema.toml --method {run.method.name} {privacy} "
+        f"--adjacency {certificate['adjacency']} --seed {seed} --out {run.folder.name}",
+        f"simulacra sample {run.folder.name} -n 1000 --out samples",
+        f"simulacra verify {run.folder.name}",
+    ]

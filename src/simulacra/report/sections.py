@@ -1,0 +1,199 @@
+"""From `ReportContent` to the values the template prints: numbers become texts and charts here, and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simulacra.report.charts import curve, number, split, versus
+from simulacra.report.columns import MOST_COLUMNS, column_views
+from simulacra.report.content import ReportContent
+from simulacra.report.pictures import MOST_CLASSES, class_rows
+from simulacra.report.words import MEANING_OF_REAL, adjacency_words, promise
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PREVIEW_ROWS = 8
+PREVIEW_COLUMNS = 20
+CURVE_POINTS = 400
+
+SCORE_WORDS = {
+    "auroc": "AUROC",
+    "auprc": "AUPRC",
+    "f1": "F1",
+    "accuracy": "Accuracy",
+}
+
+
+def view(content: ReportContent) -> dict[str, Any]:
+    """All values of the template."""
+    certificate = content.certificate
+    steps = [dict(step) for step in certificate.get("steps") or ()]
+    prior = [dict(step, prior=True) for step in certificate.get("prior") or ()]
+    return {
+        "content": content,
+        "certificate": certificate,
+        "promise": promise(certificate),
+        "adjacency": adjacency_words(certificate),
+        "steps": prior + steps,
+        "parts": budget_parts(prior + steps),
+        "split": _split(prior + steps),
+        "sampled": any(_rate(step) < 1 for step in prior + steps),
+        "curve": _delta_curve(certificate),
+        "signal": _signal(content.class_signal),
+        "training": _training(content.training_curve),
+        "scores": _scores(content),
+        "settings": flatten(content.settings),
+        "versions": flatten(certificate.get("versions") or {}),
+        "releases": flatten(certificate.get("releases") or {}),
+        "has_real": content.real is not None or content.scores is not None,
+        "meaning_of_real": MEANING_OF_REAL,
+        **(_images(content) if content.schema.image is not None else _table(content)),
+    }
+
+
+def budget_parts(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, float]]:
+    """The share of the budget each step takes: count / noise_multiplier^2, times sample_rate^2 where rows are sampled.
+
+    For Gaussian steps on all rows this is exact, since 1 / sigma^2 adds up; for sampled ones it is the leading term.
+    """
+    costs = []
+    for step in steps:
+        noise = step.get("noise_multiplier")
+        cost = float(step.get("count") or 1) * _rate(step) ** 2 / float(noise) ** 2 if noise else 0.0
+        costs.append((str(step.get("name", "step")), cost if math.isfinite(cost) else 0.0))
+    total = sum(cost for _, cost in costs)
+    return [(name, cost / total) for name, cost in costs] if total > 0 else []
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as dotted names and short texts."""
+    result: list[tuple[str, str]] = []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            result += flatten(value, f"{prefix}{key}.")
+        elif isinstance(value, (list, tuple)):
+            result.append((f"{prefix}{key}", ", ".join(map(str, value)) or "none"))
+        else:
+            result.append((f"{prefix}{key}", "default" if value is None else str(value)))
+    return result
+
+
+def _rate(step: Mapping[str, Any]) -> float:
+    rate = step.get("sample_rate")
+    return 1.0 if rate is None else float(rate)
+
+
+def _split(steps: Sequence[Mapping[str, Any]]) -> Any:
+    parts = budget_parts(steps)
+    if not parts:
+        return None
+    return split(parts, label="Budget: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in parts))
+
+
+def _delta_curve(certificate: Mapping[str, Any]) -> Any:
+    points = [(float(p["epsilon"]), float(p["delta"])) for p in certificate.get("curve") or ()]
+    epsilon, delta = certificate.get("epsilon"), certificate.get("delta")
+    if len(points) < 2 or not certificate.get("private"):
+        return None
+    mark = None if epsilon is None or not delta else (float(epsilon), float(delta))
+    label = "Delta falls as epsilon grows. " + "; ".join(f"epsilon {number(e)}, delta {number(d)}" for e, d in points)
+    return curve(points, label=label, titles=("epsilon", "delta"), log_y=True, mark=mark)
+
+
+def _signal(rows: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None:
+    if not rows:
+        return None
+    table: list[dict[str, Any]] = []
+    for row in rows:
+        signal, noise = float(row["signal"]), float(row["noise"])
+        ratio = signal / noise if noise > 0 else math.inf
+        table.append({"name": str(row["class_name"]), "signal": signal, "noise": noise, "ratio": ratio})
+    drawn = [(row["name"], row["ratio"]) for row in table if math.isfinite(row["ratio"])]
+    chart = versus(drawn, label="Signal to noise per class; the numbers are in the table below") if drawn else None
+    return {"rows": table, "chart": chart}
+
+
+def _training(points: Sequence[tuple[float, float]] | None) -> Any:
+    if not points or len(points) < 2:
+        return None
+    stride = max(1, len(points) // CURVE_POINTS)
+    kept = [*points[::stride], points[-1]]
+    losses = [loss for _, loss in kept if math.isfinite(loss)]
+    log_y = bool(losses) and min(losses) > 0 and max(losses) / min(losses) > 30
+    label = (
+        f"Training loss, from {number(float(points[0][1]))} at the start to {number(float(points[-1][1]))} at the end"
+    )
+    return curve([(float(x), float(y)) for x, y in kept], label=label, titles=("step", "loss"), log_y=log_y)
+
+
+def _scores(content: ReportContent) -> dict[str, Any] | None:
+    if content.scores is None:
+        return None
+    details = content.scores.details
+    rows = details.get("classifiers") or []
+    metrics = [metric for metric in SCORE_WORDS if rows and metric in rows[0]]
+    summary = [
+        {
+            "title": SCORE_WORDS[metric],
+            "mean": content.scores.scores.get(f"{metric}_mean"),
+            "best": content.scores.scores.get(f"{metric}_best"),
+        }
+        for metric in metrics
+        if f"{metric}_mean" in content.scores.scores
+    ]
+    distances = [(name, value) for name, value in content.scores.scores.items() if name.startswith("tvd_")]
+    return {
+        "rows": rows,
+        "metrics": [(metric, SCORE_WORDS[metric]) for metric in metrics],
+        "summary": summary,
+        "distances": distances,
+        "notes": content.scores.notes,
+        "details": details,
+        "others": [] if rows else [pair for pair in content.scores.scores.items() if not pair[0].startswith("tvd_")],
+    }
+
+
+def _table(content: ReportContent) -> dict[str, Any]:
+    synthetic: pd.DataFrame = content.synthetic  # type: ignore[assignment]
+    real: pd.DataFrame | None = content.real  # type: ignore[assignment]
+    names = [column.name for column in content.schema.columns]
+    shown = names[:PREVIEW_COLUMNS]
+    preview = [[_cell(value) for value in row] for row in synthetic[shown].head(PREVIEW_ROWS).itertuples(index=False)]
+    return {
+        "columns": column_views(synthetic, real, content.schema),
+        "columns_left_out": max(0, len(names) - MOST_COLUMNS),
+        "preview": {"names": shown, "rows": preview, "left_out": len(names) - len(shown)},
+        "sample_count": len(synthetic),
+        "images": None,
+    }
+
+
+def _images(content: ReportContent) -> dict[str, Any]:
+    synthetic = np.asarray(content.synthetic)
+    real = None if content.real is None else np.asarray(content.real)
+    rows = class_rows(content.schema, synthetic, content.synthetic_labels, real, content.real_labels)
+    return {
+        "images": rows,
+        "images_left_out": max(0, len(content.schema.class_names) - MOST_CLASSES),
+        "sample_count": len(synthetic),
+        "columns": [],
+        "columns_left_out": 0,
+        "preview": None,
+    }
+
+
+def _cell(value: object) -> str:
+    import pandas as pd
+
+    if value is None or value is pd.NaT or value is pd.NA or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, (bool, np.bool_)):
+        return "true" if value else "false"
+    if isinstance(value, (float, np.floating)):
+        return f"{float(value):.6g}"
+    return str(value)

@@ -1,0 +1,210 @@
+"""From data to releases: everything is checked, planned and written down before the first record is asked."""
+
+from __future__ import annotations
+
+import secrets
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulacra.errors import BudgetError, LedgerError, OutputError, PlanError, SimulacraError
+from simulacra.methods import DEFAULT, make_method
+from simulacra.privacy.accountant import Event
+from simulacra.privacy.budget import Adjacency, Budget
+from simulacra.privacy.plan import Plan, make_plan, make_plan_without_privacy
+from simulacra.schema import Schema
+from simulacra.synthesis.run import FORMAT, Run
+from simulacra.synthesis.watching import Watcher
+
+if TYPE_CHECKING:
+    from simulacra.methods.base import Method
+    from simulacra.privacy.ledger import Ledger
+    from simulacra.privacy.noise import NoiseSource
+
+
+def load_schema(schema: Schema | str | Path, label: str | None = None) -> Schema:
+    """A schema, or the file it is in; `label` overrides the label column."""
+    loaded = schema if isinstance(schema, Schema) else Schema.load(schema)
+    return loaded if label is None else replace(loaded, label=label)
+
+
+def plan(
+    schema: Schema | str | Path,
+    *,
+    method: str = DEFAULT,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: str | Adjacency,
+    label: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    not_private: bool = False,
+) -> Plan:
+    """What would be asked and with how much noise. Costs nothing and needs no data.
+
+    >>> from simulacra.schema import Boolean, Numeric, Schema
+    >>> schema = Schema(columns=(Numeric(name="age", lower=0, upper=99), Boolean(name="ill")), label="ill")
+    >>> [step.step.name for step in plan(schema, epsilon=1.0, delta=1e-5, adjacency="add-remove").steps]
+    ['class-counts', 'embedding']
+    """
+    loaded = load_schema(schema, label)
+    return _plan(make_method(method, settings or {}, loaded), loaded, epsilon, delta, adjacency, not_private)
+
+
+def release(
+    data: Any,
+    *,
+    schema: Schema | str | Path,
+    method: str = DEFAULT,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: str | Adjacency,
+    out: str | Path,
+    ledger: str | Path | None = None,
+    label: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    not_private: bool = False,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+    insecure_noise: NoiseSource | None = None,
+) -> Run:
+    """Ask the vault everything the method's plan says, once, and certify the answers in a new run folder.
+
+    `ledger` is the file that counts everything ever released from this data set; for a data file it defaults to
+    NAME.ledger in the working folder. `insecure_noise` is for tests and voids the certificate.
+    """
+    from simulacra.data import open_source
+    from simulacra.methods.base import ReleaseOnce
+    from simulacra.privacy.certificate import write_certificate
+    from simulacra.privacy.ledger import Ledger
+    from simulacra.privacy.sealed import Sealed
+    from simulacra.privacy.vault import Vault
+
+    watcher = watcher or Watcher()
+    folder = Path(out)
+    loaded = load_schema(schema, label)
+    chosen = make_method(method, settings or {}, loaded)
+    if not isinstance(chosen, ReleaseOnce):
+        raise PlanError(f"{method} trains on the records and has no separate release; use fit")
+    planned = _plan(chosen, loaded, epsilon, delta, adjacency, not_private)
+    ledger_path = ledger_for(data, ledger)
+    if folder.exists() and not resume:
+        raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
+    watcher.stage("Checking the data file")
+    source = open_source(data, loaded)
+    source.check()
+    book = Ledger.open_or_create(ledger_path, adjacency=planned.adjacency)
+    run = _open_folder(folder, loaded, chosen, planned, book, resume=resume)
+    try:
+        watcher.stage("Reading the records")
+        vault = Vault(
+            sealed=Sealed(source, loaded),
+            plan=planned,
+            ledger=book,
+            run=run.facts["run"],
+            folder=folder / "releases",
+            noise=insecure_noise,
+            resume=resume,
+            on_batch=watcher.on_batch,
+            on_noise=watcher.on_noise,
+        )
+    except SimulacraError:
+        if not resume:  # refused before anything was spent: leave nothing behind
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    releases = vault.ask_all(chosen.questions(loaded))
+    write_certificate(
+        folder,
+        plan=planned,
+        releases=list(releases.values()),
+        schema=loaded,
+        run=run.facts["run"],
+        method=method,
+        settings=chosen.to_mapping(),
+        ledger_name=book.name,
+        assumed_public=_assumed_public(loaded),
+    )
+    return run
+
+
+def ledger_for(data: Any, ledger: str | Path | None) -> Path:
+    """The ledger's file: as told, or named after the data file."""
+    if ledger is not None:
+        return Path(ledger)
+    if isinstance(data, (str, Path)):
+        return Path(f"{Path(data).name.split('.')[0]}.ledger")
+    raise LedgerError('data in memory has no name to keep accounts under; name a ledger: ledger="patients.ledger"')
+
+
+def _plan(
+    method: Method,
+    schema: Schema,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: str | Adjacency,
+    not_private: bool,
+) -> Plan:
+    relation = Adjacency.parse(str(adjacency))
+    steps = method.plan(schema)
+    if not_private:
+        if epsilon is not None:
+            raise BudgetError("not-private and epsilon exclude each other; drop one of them")
+        return make_plan_without_privacy(steps, relation)
+    if epsilon is None or delta is None:
+        raise BudgetError("epsilon and delta are needed; to run without any privacy say so with not-private")
+    schema.check_delta(delta)
+    budget = Budget(epsilon=epsilon, delta=delta, adjacency=relation)
+    prior = [Event.from_json(event) for event in schema.spent]
+    if any(event.adjacency is not relation for event in prior):
+        raise BudgetError(f"the schema was paid for under {prior[0].adjacency}; use that relation here too")
+    return make_plan(steps, budget, prior=prior)
+
+
+def _open_folder(folder: Path, schema: Schema, method: Method, planned: Plan, book: Ledger, *, resume: bool) -> Run:
+    """Make the run folder and write down what is about to happen; or, to resume, check that it is the same."""
+    if resume and (folder / "run.json").exists():
+        run = Run.load(folder)
+        same = run.schema == schema and run.method == method and run._json("plan.json") == planned.to_json()
+        if not same:
+            raise PlanError(f'"{folder}" was started with other settings; resume with the same ones, or start anew')
+        return run
+    try:
+        book.allow(planned.events)
+        folder.mkdir(parents=True, exist_ok=resume)
+        run = Run(folder)
+        schema.save(folder / "schema.toml")
+        run.write_json("plan.json", planned.to_json())
+        # run.json comes last: it makes the folder a run.
+        run.write_json(
+            "run.json",
+            {
+                "format": FORMAT,
+                "run": secrets.token_hex(8),
+                "method": method.name,
+                "settings": method.to_mapping(),
+                "ledger": book.name,
+            },
+        )
+    except OSError as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise OutputError(f'cannot write into "{folder}": {error.strerror}') from None
+    except OutputError:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return run
+
+
+def _assumed_public(schema: Schema) -> list[str]:
+    rows = (
+        f"the number of records, declared as {schema.rows}"
+        if schema.rows is not None
+        else "not the number of records: totals come from the noisy counts"
+    )
+    described = "the image shape and classes" if schema.image else "column names, types, bounds and categories"
+    return [
+        f"the schema: {described}" + (", partly bought with the prior events" if schema.spent else ""),
+        rows,
+        "the method, all its settings and seeds, and the code",
+        f"one record is one {schema.unit}; {schema.unit}s with several records are protected less",
+    ]

@@ -1,0 +1,143 @@
+"""Run: a folder with everything that came out. All of it may be published, save what says it was computed on real data.
+
+run.json  schema.toml  plan.json  certificate.json  releases/  sampler.safetensors  sampler.json  training.json
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simulacra.errors import CertificateError, SettingError, suggestion
+from simulacra.methods import make_method
+from simulacra.privacy.certificate import Verification, load_certificate, verify
+from simulacra.privacy.durable import write_durably
+from simulacra.schema import Schema
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import torch
+
+    from simulacra.generators.sampler import Sampler
+    from simulacra.methods.base import Method
+    from simulacra.privacy.release import Release
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder. `Run.load(path)` opens one; `simulacra.fit` makes one."""
+
+    folder: Path
+
+    @classmethod
+    def load(cls, path: str | Path) -> Run:
+        """Open a run folder."""
+        run = cls(Path(path))
+        if not (run.folder / "run.json").is_file():
+            raise CertificateError(f'"{path}" is not a run folder; give the folder that release or fit wrote')
+        run.facts  # noqa: B018  read it now, so that a damaged folder is reported here
+        return run
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What run.json says: run, method, settings, ledger."""
+        return self._json("run.json")
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The schema this run was made with."""
+        return Schema.load(self.folder / "schema.toml")
+
+    @cached_property
+    def method(self) -> Method:
+        """The method with the settings it was released with."""
+        return make_method(self.facts["method"], self.facts["settings"], self.schema)
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        """The certificate, unjudged; see `verify`."""
+        return load_certificate(self.folder)
+
+    @property
+    def releases(self) -> dict[str, Release]:
+        """Everything that left the boundary, by step."""
+        from simulacra.privacy.release import Release
+
+        return {s["name"]: Release.load(self.folder / "releases", s["name"]) for s in self.certificate["steps"]}
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The trained generator."""
+        from simulacra.generators.sampler import Sampler
+
+        return Sampler.load(self.folder, self.schema)
+
+    @property
+    def training(self) -> dict[str, Any] | None:
+        """How the sampler was trained (settings, seed, curve), or None if it was not yet."""
+        return self._json("training.json") if (self.folder / "training.json").exists() else None
+
+    def verify(self) -> Verification:
+        """Recompute the promise from nothing but this folder."""
+        return verify(self.folder)
+
+    def sample(
+        self, n: int = 1000, *, labels: Sequence[str] | None = None, seed: int | None = None
+    ) -> pd.DataFrame | tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+        """`n` synthetic rows as a DataFrame, or images (n, height, width[, 3]) and their class numbers.
+
+        `labels` asks for these classes in turn; `seed` repeats a draw, and without one every call is a fresh draw.
+        """
+        import torch
+
+        from simulacra.data.encode import decode
+        from simulacra.data.images import to_uint8
+
+        parts = list(self.encoded(n, labels=labels, seed=seed))
+        inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
+        classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
+        if self.schema.image is not None:
+            return to_uint8(inputs, self.schema), classes.numpy()
+        frame: pd.DataFrame = decode(inputs, classes, self.schema).to_pandas()
+        return frame
+
+    def encoded(
+        self, n: int, *, labels: Sequence[str] | None = None, seed: int | None = None
+    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The same as encoded records and class numbers, in bounded pieces, for any number of rows."""
+        chosen = None if labels is None else self._classes(labels)
+        drawn = secrets.randbits(48) if seed is None else seed
+        for records in self.sampler.records(n, seed=drawn, labels=chosen):
+            yield records.inputs, records.labels
+
+    def _classes(self, labels: Sequence[str]) -> torch.Tensor:
+        import torch
+
+        names = self.schema.class_names
+        if not names:
+            raise SettingError("this run has no label; sample without choosing classes")
+        for label in labels:
+            if str(label) not in names:
+                raise SettingError(f'unknown class "{label}"{suggestion(str(label), names)}')
+        return torch.tensor([names.index(str(label)) for label in labels])
+
+    def write_json(self, name: str, values: dict[str, Any]) -> None:
+        """Write a small JSON file into the folder, whole or not at all."""
+        write_durably(self.folder / name, (json.dumps(values, indent=2) + "\n").encode())
+
+    def _json(self, name: str) -> dict[str, Any]:
+        try:
+            values = json.loads((self.folder / name).read_bytes())
+        except (OSError, ValueError):
+            raise CertificateError(f'"{self.folder / name}" cannot be read; use an untouched copy of the run') from None
+        if not isinstance(values, dict):
+            raise CertificateError(f'"{self.folder / name}" is not what a run holds; use an untouched copy of the run')
+        return values

@@ -1,0 +1,101 @@
+"""From releases to a sampler: free of privacy cost, as often as one likes, on any machine with torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from simulacra.errors import PlanError, SettingError
+from simulacra.methods import make_method
+from simulacra.synthesis.releasing import release
+from simulacra.synthesis.run import Run
+from simulacra.synthesis.watching import Watcher
+
+
+def train(
+    run: Run | str | Path,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    settings: Mapping[str, Any] | None = None,
+    watcher: Watcher | None = None,
+) -> Run:
+    """Train (again) from the releases in a run folder. `settings` may change all that did not decide what was asked."""
+    from simulacra.methods.base import Context, ReleaseOnce
+
+    opened = run if isinstance(run, Run) else Run.load(run)
+    watcher = watcher or Watcher()
+    method = make_method(opened.facts["method"], {**opened.method.to_mapping(), **(settings or {})}, opened.schema)
+    before = opened.method
+    if not isinstance(method, ReleaseOnce) or not isinstance(before, ReleaseOnce):
+        raise PlanError(f"{method.name} trains on the records and cannot be trained again from its release")
+    changed = [name for name, value in method.asking().items() if before.asking()[name] != value]
+    if changed:
+        raise PlanError(f"{', '.join(changed)} decided what was released and cannot change now; release again for that")
+    checkpoint = opened.folder / "checkpoint"
+    context = Context(seed=seed, device=pick_device(device), checkpoint=checkpoint, on_step=watcher.on_step)
+    _forget_other_training(opened, {"seed": seed, "settings": method.to_mapping()})
+    watcher.stage("Training the generator")
+    sampler = method.train(opened.schema, opened.releases, context)
+    sampler.save(opened.folder)
+    opened.write_json(
+        "training.json",
+        {
+            "seed": seed,
+            "device": context.device,
+            "settings": method.to_mapping(),
+            "stopped_early": context.stopped_early,
+            "curve": context.curve,
+        },
+    )
+    if not context.stopped_early:
+        _remove_checkpoint(checkpoint)
+    return Run(opened.folder)
+
+
+def fit(
+    data: Any,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    watcher: Watcher | None = None,
+    **arguments: Any,
+) -> Run:
+    """Release, then train: see `release` for the arguments.
+
+    run = fit("patients.csv", schema="schema.toml", epsilon=1.0, delta=1e-5, adjacency="add-remove", out="run")
+    """
+    device = pick_device(device)
+    return train(release(data, watcher=watcher, **arguments), seed=seed, device=device, watcher=watcher)
+
+
+def pick_device(name: str) -> str:
+    """`auto` is a GPU if there is one; anything else is checked now rather than after an hour."""
+    import torch
+
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError):
+        raise SettingError(f'device "{name}" is not available here; use cpu or auto') from None
+    return name
+
+
+def _forget_other_training(run: Run, wanted: dict[str, Any]) -> None:
+    """A checkpoint is continued only by the same training; another seed or other settings start anew."""
+    folder = run.folder / "checkpoint"
+    stamp = folder / "wanted.json"
+    if stamp.exists() and run._json("checkpoint/wanted.json") == wanted:
+        return
+    _remove_checkpoint(folder)
+    folder.mkdir(exist_ok=True)
+    run.write_json("checkpoint/wanted.json", wanted)
+
+
+def _remove_checkpoint(folder: Path) -> None:
+    for file in ("training.safetensors", "training.safetensors.partial", "wanted.json"):
+        (folder / file).unlink(missing_ok=True)
+    if folder.exists():
+        folder.rmdir()

@@ -1,0 +1,141 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simulacra.errors import SettingError
+from simulacra.evaluate import Scores, evaluate_table
+from simulacra.evaluate.classifiers import ALL, BOOSTER, choose
+from simulacra.evaluate.downstream import train_and_test
+from simulacra.schema import Categorical, Numeric, Schema
+
+QUICK = ["logistic_regression", "gaussian_nb", "linear_svc", "lda"]
+
+
+def test_there_are_twelve_and_the_last_is_the_booster_that_is_installed():
+    assert len(ALL) == len(set(ALL)) == 12
+    assert ALL[-1] == BOOSTER
+    assert choose(["booster"])[0].name == BOOSTER
+
+
+def test_all_twelve_find_the_pattern(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    heard: list[str] = []
+    result = evaluate_table(synthetic, real, schema, progress=heard.append)
+    assert [row["name"] for row in result.details["classifiers"]] == list(ALL)
+    # The Bernoulli model sees only whether a number is above zero, so it has the town alone to go by.
+    assert all(0.55 < row["auroc"] <= 1 for row in result.details["classifiers"])
+    assert result.scores["auroc_mean"] > 0.8
+    assert result.scores["auroc_mean"] < result.scores["auroc_best"]
+    assert {"auprc_mean", "tvd_1way_mean", "tvd_2way_max"} <= set(result.scores)
+    assert result.details["positive_class"] == "yes"
+    assert len(heard) == 13
+    assert Scores.from_json(result.to_json()) == result
+
+
+def test_scores_are_ranked_and_the_same_again(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    first = train_and_test(synthetic, real, schema, seed=3, classifiers=["random_forest", "mlp"], train_rows=150)
+    second = train_and_test(synthetic, real, schema, seed=3, classifiers=["random_forest", "mlp"], train_rows=150)
+    assert first.scores == second.scores
+    assert first.details["train_rows"] == 150
+    # Ranking by scores gives far more than the one threshold of hard labels would.
+    assert first.scores["auroc_mean"] > 0.75
+
+
+def test_the_other_booster_works_too(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    result = train_and_test(synthetic, real, schema, classifiers=["hist_gradient_boosting"])
+    assert result.scores["auroc_mean"] > 0.8
+
+
+def test_shuffled_labels_score_like_a_coin(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    synthetic["bought"] = synthetic["bought"].sample(frac=1, random_state=0).to_numpy()
+    result = train_and_test(synthetic, real, schema, classifiers=QUICK)
+    assert abs(result.scores["auroc_mean"] - 0.5) < 0.2
+
+
+@pytest.mark.parametrize("only", ["no", "yes"])
+def test_one_synthetic_class_is_a_guess_with_a_reason(
+    only: str, schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame
+):
+    result = train_and_test(synthetic.assign(bought=only), real, schema)
+    share = float((real["bought"] == "yes").mean())
+    assert result.scores["auroc_mean"] == result.scores["auroc_best"] == 0.5
+    assert result.scores["auprc_mean"] == pytest.approx(share)
+    assert any("same class" in note for note in result.notes)
+
+
+def test_one_real_class_is_explained(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    result = train_and_test(synthetic, real.assign(bought="no"), schema, classifiers=QUICK)
+    assert result.scores["auroc_mean"] == 0.5
+    assert result.scores["auprc_mean"] == 0.0
+    assert any("one class only" in note for note in result.notes)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_tiny_tables_never_crash_and_never_give_nan(rows: int, schema: Schema, real: pd.DataFrame):
+    tiny = real.sort_values("bought").iloc[[0, -1, 1][:rows]]
+    result = train_and_test(tiny, real.iloc[:5], schema)
+    assert all(math.isfinite(value) for value in result.scores.values())
+    assert len(result.details["classifiers"]) == 12
+
+
+def test_constant_columns_never_give_nan(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    for name in ("age", "wealth", "town", "rooms", "owner", "since"):
+        synthetic[name] = [synthetic[name].iloc[1]] * len(synthetic)
+    result = train_and_test(synthetic, real, schema)
+    assert all(math.isfinite(value) for value in result.scores.values())
+
+
+@pytest.fixture
+def three() -> Schema:
+    return Schema(
+        columns=(
+            Numeric(name="x", lower=0, upper=3),
+            Numeric(name="y", lower=0, upper=1),
+            Categorical(name="class", values=("low", "middle", "high")),
+        ),
+        label="class",
+    )
+
+
+def invent_three(rows: int, seed: int) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    x = random.random(rows) * 3
+    names = np.array(["low", "middle", "high"])[np.minimum(x.astype(int), 2)]
+    return pd.DataFrame({"x": x, "y": random.random(rows), "class": names})
+
+
+def test_several_classes_are_scored_by_weighted_f1_and_auroc(three: Schema):
+    result = train_and_test(invent_three(200, 0), invent_three(150, 1), three)
+    assert result.scores["f1_mean"] > 0.75
+    assert result.scores["auroc_mean"] > 0.85
+    assert "auprc_mean" not in result.scores
+    assert all(row["note"] == "" for row in result.details["classifiers"])
+
+
+def test_a_class_that_was_never_generated_is_named_and_counted_against(three: Schema):
+    synthetic, real = invent_three(200, 0), invent_three(150, 1)
+    whole = train_and_test(synthetic, real, three, classifiers=QUICK)
+    partial = train_and_test(synthetic[synthetic["class"] != "middle"], real, three)
+    assert any("middle" in note for note in partial.notes)
+    assert partial.scores["f1_best"] < whole.scores["f1_best"]
+    assert all(math.isfinite(value) for value in partial.scores.values())
+
+
+def test_without_a_label_there_are_marginals_only(three: Schema):
+    unlabelled = Schema(columns=three.columns)
+    result = evaluate_table(invent_three(20, 0), invent_three(20, 1), unlabelled)
+    assert set(result.scores) == {"tvd_1way_mean", "tvd_1way_max", "tvd_2way_mean", "tvd_2way_max"}
+    assert any("no label" in note for note in result.notes)
+
+
+def test_bad_choices_are_refused(three: Schema):
+    frame = invent_three(20, 0)
+    with pytest.raises(SettingError, match="did you mean"):
+        train_and_test(frame, frame, three, classifiers=["random_forests"])
+    with pytest.raises(SettingError, match="no classifier"):
+        train_and_test(frame, frame, three, classifiers=[])
+    with pytest.raises(SettingError, match="train_rows"):
+        train_and_test(frame, frame, three, train_rows=0)
