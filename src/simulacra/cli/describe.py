@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from simulacra.cli.inputs import data_and_schema, data_argument
+from simulacra.cli.inputs import data_and_schema, data_argument, data_for, ledger_name
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, say, table
 
@@ -64,16 +64,18 @@ def draft(
     from simulacra.data.drafts import draft as write_blanks
     from simulacra.data.writers import check_new
     from simulacra.options import parse_assignments
+    from simulacra.privacy.durable import write_durably
 
     if out is not None:
         check_new(out)
+    opened, ledger = data_for(data), ledger_name(data, ledger)
     if epsilon is None:
-        text = write_blanks(data, label=label)
+        text = write_blanks(opened, label=label)
     else:
         from simulacra.synthesis.drafting import draft_privately
 
         text = draft_privately(
-            data,
+            opened,
             epsilon=epsilon,
             delta=delta,
             adjacency=adjacency,
@@ -82,7 +84,7 @@ def draft(
             types=parse_assignments(types),
         )
     if out is not None:
-        Path(out).write_text(text, encoding="utf-8")
+        write_durably(Path(out), text.encode())
     if as_json:
         emit({"out": out, "schema": text})
     elif out is None:

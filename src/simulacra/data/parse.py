@@ -49,7 +49,7 @@ class Parsed:
 
 def parse(array: Any, column: Column) -> Parsed:
     """Read a column by its kind."""
-    array = _plain(array)
+    array = plain(array)
     if isinstance(column, Numeric):
         return parse_numbers(array)
     if isinstance(column, Datetime):
@@ -65,7 +65,7 @@ def parse_numbers(array: Any) -> Parsed:
     kind = array.type
     if pa.types.is_boolean(kind):
         array = array.cast(pa.int8())
-    elif _is_text(kind):
+    elif is_text(kind):
         return _text_numbers(array)
     if not (pa.types.is_integer(array.type) or pa.types.is_floating(array.type) or pa.types.is_decimal(array.type)):
         return _finish(np.full(len(array), np.nan), _flags(array.is_null()))
@@ -83,7 +83,7 @@ def parse_moments(array: Any) -> Parsed:
         return _finish(_floats(array.cast(pa.int32())) * 86400.0, nulls)
     if pa.types.is_date64(kind):
         return _finish(_floats(array.cast(pa.int64())) / 1e3, nulls)
-    if not _is_text(kind):
+    if not is_text(kind):
         return _finish(np.full(len(array), np.nan), nulls)
     texts = pc.utf8_trim_whitespace(array)
     return _finish(_iso_seconds(texts), _missing_texts(texts))
@@ -94,7 +94,7 @@ def parse_booleans(array: Any) -> Parsed:
     if pa.types.is_boolean(array.type):
         values = _floats(array.cast(pa.int8()))
         return _finish(values, np.isnan(values))
-    if _is_text(array.type):
+    if is_text(array.type):
         texts = pc.utf8_lower(pc.utf8_trim_whitespace(array))
         values = np.full(len(array), np.nan)
         values[_among(texts, FALSE_TEXTS)] = 0.0
@@ -111,7 +111,7 @@ def parse_categories(array: Any, column: Categorical) -> Parsed:
     if pa.types.is_boolean(array.type):
         # Lists of booleans are written as texts or as 0 and 1: take the first spelling that is on the list.
         return _boolean_categories(array, listed)
-    texts = _texts(array)
+    texts = as_texts(array)
     nulls = _flags(texts.is_null())
     if pa.types.is_floating(array.type):
         nulls |= np.isnan(_floats(array))
@@ -120,7 +120,7 @@ def parse_categories(array: Any, column: Categorical) -> Parsed:
     absent = np.isnan(values)
     if absent.any():
         values = np.where(
-            absent, _places(_canonical(trimmed), _canonical(pa.array(listed, pa.string())).to_pylist()), values
+            absent, _places(canonical(trimmed), canonical(pa.array(listed, pa.string())).to_pylist()), values
         )
     empty = _among(trimmed, ("",)) & np.isnan(values)
     values = np.where(nulls, np.nan, values)
@@ -132,7 +132,7 @@ def _finish(values: Floats, missing: Flags) -> Parsed:
     return Parsed(values=values, missing=missing & absent, unreadable=absent & ~missing)
 
 
-def _plain(array: Any) -> Any:
+def plain(array: Any) -> Any:
     """One contiguous array of a plain type: chunks joined, dictionaries and views resolved, bytes as text."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
@@ -148,16 +148,16 @@ def _plain(array: Any) -> Any:
         # Row by row on purpose: a cast would refuse the whole column for one bad byte.
         decoded = [None if item is None else item.decode("utf-8", "replace") for item in array.to_pylist()]
         array = pa.array(decoded, pa.large_string())
-    if _is_text(array.type) and array.type != pa.large_string():
+    if is_text(array.type) and array.type != pa.large_string():
         array = array.cast(pa.large_string())
     return array
 
 
 def _large(kind: Any) -> Any:
-    return pa.large_string() if _is_text(kind) else kind
+    return pa.large_string() if is_text(kind) else kind
 
 
-def _is_text(kind: Any) -> bool:
+def is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
@@ -170,10 +170,10 @@ def _is_bytes(kind: Any) -> bool:
     )
 
 
-def _texts(array: Any) -> Any:
+def as_texts(array: Any) -> Any:
     """The values as texts; a nested value becomes a text that is on nobody's list."""
     kind = array.type
-    if _is_text(kind):
+    if is_text(kind):
         return array
     if pa.types.is_nested(kind):
         return pc.if_else(array.is_null(), pa.scalar(None, pa.large_string()), "(nested)")
@@ -218,7 +218,7 @@ def _places(texts: Any, listed: list[str]) -> Floats:
     return _floats(pc.index_in(texts, value_set=pa.array(listed, texts.type)))
 
 
-def _canonical(texts: Any) -> Any:
+def canonical(texts: Any) -> Any:
     """Trimmed, and whole numbers without a decimal part."""
     return pc.replace_substring_regex(pc.utf8_trim_whitespace(texts), r"^([+-]?\d+)\.0*$", r"\1")
 

@@ -13,6 +13,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
     from simulacra.features.fourier import RandomFourier
+    from simulacra.features.histogram import ColumnHistogram
     from simulacra.features.points import OneHotPoints, PixelPoints
     from simulacra.schema import Boolean, Categorical, Numeric, Schema
 
@@ -30,6 +31,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     on_table = RandomFourier(one_hot, pairs=7, length_scales=[0.5, 2.0], seed=2)
     return (
         ("class-count", ClassCount(3), 4, 3),
+        ("column-histogram", ColumnHistogram((0, 2), bins=5), 4, 1),
         ("fourier-pixels", on_pixels, 12, 1),
         ("fourier-table", on_table, table.inputs, 1),
         ("fourier-per-class", PerClass(on_table, 2), table.inputs, 2),

@@ -5,12 +5,33 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
 
 from simulacra.features.points import Points
 from simulacra.privacy.query import FeatureMap
+
+
+class CosineAndSine(torch.autograd.Function):
+    """Both at once: each is the other's derivative, so the backward pass needs no third and fourth evaluation."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(angles: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return angles.cos(), angles.sin()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+        ctx.save_for_backward(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        cosine, sine = ctx.saved_tensors
+        result: torch.Tensor = cosine * gradients[1] - sine * gradients[0]
+        return result
 
 
 class RandomFourier(FeatureMap):
@@ -34,7 +55,8 @@ class RandomFourier(FeatureMap):
     def embed(self, points: torch.Tensor) -> torch.Tensor:
         """Features of points, (..., width) to (..., 2 * pairs); differentiable, on any device and in any precision."""
         angles = points @ self.frequencies.to(points).T
-        return torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(self.pairs)
+        both = CosineAndSine.apply(angles)  # type: ignore[no-untyped-call]
+        return torch.cat(both, dim=-1) / math.sqrt(self.pairs)
 
     def batch(self, inputs: torch.Tensor) -> torch.Tensor:
         """Features of many records at once, for `PerClass`."""

@@ -47,6 +47,7 @@ class PlannedStep:
             "noise": str(self.step.noise),
             "relative_noise": self.step.relative_noise,
             "failure_delta": self.event.failure_delta,
+            "threshold_delta": self.step.failure_delta,
         }
 
 
@@ -111,11 +112,11 @@ def make_plan(steps: Sequence[Step], budget: Budget, *, prior: Sequence[Event] =
     _check_names(steps)
     templates = []
     for step in steps:
-        failure = 0.0
+        failure = step.failure_delta
         if step.noise is Noise.EXACT:
             # The gap shrinks as noise grows, and no plan within the budget has less noise than one release alone.
             least = sensitivity(step, budget.adjacency) / gaussian.mu_for(budget.epsilon, budget.delta)
-            failure = discretisation_delta(step.size, least, budget.epsilon)
+            failure += discretisation_delta(step.size, least, budget.epsilon)
         templates.append(
             Event(
                 noise_multiplier=step.relative_noise,
@@ -168,6 +169,7 @@ def _planned_from_json(values: dict[str, Any], adjacency: Adjacency) -> PlannedS
         sample_rate=values["sample_rate"],
         count=values["count"],
         noise=Noise(values["noise"]),
+        failure_delta=values.get("threshold_delta", 0.0),  # plans written before there were thresholds have none
     )
     event = Event(
         noise_multiplier=values["noise_multiplier"],
@@ -177,6 +179,8 @@ def _planned_from_json(values: dict[str, Any], adjacency: Adjacency) -> PlannedS
         failure_delta=values["failure_delta"],
     )
     planned = PlannedStep(step=step, event=event, sensitivity=sensitivity(step, adjacency))
+    if event.noise_multiplier > 0 and event.failure_delta < step.failure_delta:
+        raise PlanError(f'step "{step.name}": its event does not charge the delta of its threshold')
     for claimed, right in ((values["sensitivity"], planned.sensitivity), (values["noise_std"], planned.noise_std)):
         if not math.isclose(claimed, right, rel_tol=1e-12):
             raise PlanError(f'step "{step.name}": its numbers do not follow from its bounds')

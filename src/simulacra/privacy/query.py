@@ -81,6 +81,7 @@ class Step:
     """One question of a plan, known before any data is: what is asked, how often, and its share of the noise.
 
     `relative_noise` compares the steps of one plan: 3 means three times the noise multiplier of a step with 1.
+    `failure_delta` is what a threshold may fail with, charged on top of the noise (see `privacy/discovery.py`).
     """
 
     name: str
@@ -91,12 +92,15 @@ class Step:
     sample_rate: float = 1.0
     count: int = 1
     noise: Noise = Noise.EXACT
+    failure_delta: float = 0.0
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.norm_bound) and self.norm_bound > 0):
             raise PlanError(f'step "{self.name}": norm_bound must be positive and finite, got {self.norm_bound}')
         if not (math.isfinite(self.relative_noise) and self.relative_noise > 0):
             raise PlanError(f'step "{self.name}": relative_noise must be positive, got {self.relative_noise}')
+        if not 0 <= self.failure_delta < 1:
+            raise PlanError(f'step "{self.name}": failure_delta must be in [0, 1), got {self.failure_delta}')
         if self.noise is Noise.EXACT and (self.count > 1 or self.sample_rate < 1):
             raise PlanError(f'step "{self.name}": exact noise is for one-shot releases; a loop says noise="fast"')
 

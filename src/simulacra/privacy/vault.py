@@ -15,12 +15,13 @@ from typing import final
 import torch
 
 from simulacra.errors import PlanError
+from simulacra.privacy import discovery
 from simulacra.privacy.ledger import Ledger
 from simulacra.privacy.noise import NoiseSource, Progress, require_exact
 from simulacra.privacy.plan import Plan, PlannedStep
 from simulacra.privacy.query import FeatureMap, Noise
 from simulacra.privacy.release import Release
-from simulacra.privacy.sealed import Sealed
+from simulacra.privacy.sealed import Sealed, SealedValues
 from simulacra.privacy.summing import add_chunks, in_memory, sum_over
 
 Draw = Callable[[FeatureMap], torch.Tensor]
@@ -89,6 +90,20 @@ class Vault:
             self._ledger.answer(self._run, name, release.sha256())
             self._answered[name] = release
         return {name: self._answered[name] for name in maps}
+
+    def discover(self, name: str, values: SealedValues) -> dict[str, float]:
+        """The values of a column that many records share, each with its noisy count; "" stands for no value."""
+        planned = self._plan.step(name)
+        discovery.admit(planned)
+        if name in self._answered:
+            return discovery.load(self._folder, self._answered[name])
+        self._ledger.ask(self._run, name, planned.event)
+        # From here on the question is spent, whatever happens.
+        found = discovery.above_threshold(discovery.count(values, self._on_batch), planned, self._noise)
+        source = "exact" if self._noise.seed is None else "seeded"
+        self._answered[name] = discovery.save(self._folder, planned, found, source)
+        self._ledger.answer(self._run, name, discovery.sha256(found))
+        return found
 
     @contextmanager
     def loop(self, name: str, *, block: int = 1000, device: torch.device | str = "cpu") -> Iterator[Draw]:
