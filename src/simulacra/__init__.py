@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulacra.errors import SimulacraError
-    from simulacra.evaluate.runs import evaluate_run as evaluate
+    from simulacra.evaluate.runs import evaluate_run
     from simulacra.privacy.budget import Adjacency, Budget
     from simulacra.privacy.certificate import verify
     from simulacra.privacy.ledger import Ledger
-    from simulacra.report.runs import write_report as report
+    from simulacra.report.runs import write_report
     from simulacra.schema import Schema
     from simulacra.synthesis.releasing import plan, release
     from simulacra.synthesis.run import Run
@@ -32,13 +32,13 @@ _HOMES = {
     "Run": "simulacra.synthesis.run:Run",
     "Schema": "simulacra.schema:Schema",
     "SimulacraError": "simulacra.errors:SimulacraError",
-    "evaluate": "simulacra.evaluate.runs:evaluate_run",
+    "evaluate_run": "simulacra.evaluate.runs:evaluate_run",
     "fit": "simulacra.synthesis.training:fit",
     "plan": "simulacra.synthesis.releasing:plan",
     "release": "simulacra.synthesis.releasing:release",
-    "report": "simulacra.report.runs:write_report",
     "train": "simulacra.synthesis.training:train",
     "verify": "simulacra.privacy.certificate:verify",
+    "write_report": "simulacra.report.runs:write_report",
 }
 
 __all__ = [
@@ -48,13 +48,13 @@ __all__ = [
     "Run",
     "Schema",
     "SimulacraError",
-    "evaluate",
+    "evaluate_run",
     "fit",
     "plan",
     "release",
-    "report",
     "train",
     "verify",
+    "write_report",
 ]
 
 

@@ -249,9 +249,7 @@ def sampled_delta_by_integration(multiplier: float, rate: float, at: float, rela
     x = np.linspace(-12 * multiplier - 1, 12 * multiplier + 1, 400_001)
     with_one = mixture(x, 1.0)
     without = mixture(x, -1.0) if relation is REPLACE else stats.norm.pdf(x, 0, multiplier)
-    excess = [
-        np.maximum(0, left - math.exp(at) * right) for left, right in ((with_one, without), (without, with_one))
-    ]
+    excess = [np.maximum(0, left - math.exp(at) * right) for left, right in ((with_one, without), (without, with_one))]
     return max(float(integrate.trapezoid(each, x)) for each in excess)
 
 
@@ -368,3 +366,11 @@ def test_the_largest_mu_keeps_the_promise_in_sixty_digits(target: float, at: flo
     assume(mu < 1e3)
     assert reference_delta(mu, target) <= at * (1 + 1e-9)
     assert reference_delta(mu * 1.001, target) > at
+
+
+def test_a_budget_that_equals_what_was_spent_is_refused_and_does_not_hang() -> None:
+    """What is left is then rounding; growing the noise by tiny steps towards it took minutes."""
+    spent = calibrate([Event(noise_multiplier=1.0)], 5.0, 1e-5)
+    for epsilon_wanted in (5.0, 5.0 * (1 + 1e-13)):
+        with pytest.raises(BudgetError, match="used up"):
+            calibrate([Event(noise_multiplier=1.0)], epsilon_wanted, 1e-5, fixed=spent)

@@ -7,7 +7,6 @@ the scores; the other half, which the choice has not seen, are counted against t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,32 +16,35 @@ from scipy import stats
 from simulacra.privacy.gaussian import epsilon_of
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
+Counts = np.ndarray[Any, np.dtype[np.int64]]
 CUTS = 200
 """How many cuts the choosing half compares."""
 
 
-def at_least(successes: int, trials: int, risk: float) -> float:
-    """A probability that the true rate is not below, except with probability `risk`."""
-    return 0.0 if successes == 0 else float(stats.beta.ppf(risk, successes, trials - successes + 1))
+def at_least(successes: Counts, trials: int, risk: float) -> Scores:
+    """Probabilities that the true rates are not below, except with probability `risk` each."""
+    found = np.asarray(stats.beta.ppf(risk, np.maximum(successes, 1), trials - successes + 1))
+    return np.where(successes == 0, 0.0, found)
 
 
-def at_most(successes: int, trials: int, risk: float) -> float:
-    """A probability that the true rate is not above, except with probability `risk`."""
-    return 1.0 if successes == trials else float(stats.beta.ppf(1 - risk, successes + 1, trials - successes))
+def at_most(successes: Counts, trials: int, risk: float) -> Scores:
+    """Probabilities that the true rates are not above, except with probability `risk` each."""
+    found = np.asarray(stats.beta.isf(risk, successes + 1, np.maximum(trials - successes, 1)))
+    return np.where(successes == trials, 1.0, found)
 
 
 def epsilon_lower_bound(without: Scores, present: Scores, *, delta: float, confidence: float) -> float:
     """Epsilon is at least this, for any mechanism: P[S | present] <= e^epsilon P[S | without] + delta, both ways round.
 
-    `without` are the scores of runs on the data without the record, `present` with it. Infinite if nothing was hidden.
+    `without` are the scores of runs on the data without the record, `present` with it.
     """
 
-    def proven(cut: float, upwards: bool, without: Scores, present: Scores, risk: float) -> float:
-        hits, alarms = _above(present, cut), _above(without, cut)
+    def proven(cuts: Scores, upwards: bool, without: Scores, present: Scores, risk: float) -> Scores:
+        hits, alarms = _above(present, cuts), _above(without, cuts)
         if not upwards:  # scores at or below the cut speak for "without"
             hits, alarms = len(without) - alarms, len(present) - hits
         likely, rare = at_least(hits, len(present), risk), at_most(alarms, len(without), risk)
-        return max(0.0, math.log((likely - delta) / rare)) if likely > delta else 0.0
+        return np.log(np.maximum((likely - delta) / rare, 1.0))
 
     return _on_two_halves(proven, without, present, confidence)
 
@@ -54,27 +56,30 @@ def gaussian_lower_bound(without: Scores, present: Scores, *, delta: float, conf
     mu, and the analytic formula turns it into an epsilon (Nasr et al. 2023): sharper than counting at a tiny delta.
     """
 
-    def proven(cut: float, upwards: bool, without: Scores, present: Scores, risk: float) -> float:
+    def proven(cuts: Scores, upwards: bool, without: Scores, present: Scores, risk: float) -> Scores:
         del upwards  # the measure is symmetric
-        alarms = at_most(_above(without, cut), len(without), risk)
-        misses = at_most(len(present) - _above(present, cut), len(present), risk)
-        return max(0.0, float(stats.norm.isf(alarms) - stats.norm.ppf(misses)))
+        alarms = at_most(_above(without, cuts), len(without), risk)
+        misses = at_most(len(present) - _above(present, cuts), len(present), risk)
+        return np.maximum(stats.norm.isf(alarms) - stats.norm.ppf(misses), 0.0)
 
     return epsilon_of(_on_two_halves(proven, without, present, confidence), delta)
 
 
 def _on_two_halves(
-    proven: Callable[[float, bool, Scores, Scores, float], float], without: Scores, present: Scores, confidence: float
+    proven: Callable[[Scores, bool, Scores, Scores, float], Scores],
+    without: Scores,
+    present: Scores,
+    confidence: float,
 ) -> float:
     """Choose cut and direction on the even trials, measure them on the odd ones."""
     risk = (1 - confidence) / 2  # two intervals, each wrong with at most this probability
     first, second = (without[0::2], present[0::2]), (without[1::2], present[1::2])
     cuts = np.unique(np.quantile(np.concatenate(first), np.linspace(0, 1, CUTS)))
-    _, cut, upwards = max(
-        (proven(float(cut), upwards, *first, risk), float(cut), upwards) for cut in cuts for upwards in (True, False)
-    )
-    return proven(cut, upwards, *second, risk)
+    promising = [proven(cuts, upwards, *first, risk) for upwards in (True, False)]
+    upwards = bool(promising[0].max() >= promising[1].max())
+    cut = cuts[[int(promising[0 if upwards else 1].argmax())]]
+    return float(proven(cut, upwards, *second, risk)[0])
 
 
-def _above(scores: Scores, cut: float) -> int:
-    return int(np.count_nonzero(scores > cut))
+def _above(scores: Scores, cuts: Scores) -> Counts:
+    return len(scores) - np.searchsorted(np.sort(scores), cuts, side="right")

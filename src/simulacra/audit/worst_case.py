@@ -117,6 +117,8 @@ def audit_release(
     scores = []
     sums = [_sums(Sealed(Invented(records=each), schema), feature_map) for each in (without, present)]
     direction = (sums[1] - sums[0]).flatten().numpy()
+    if np.linalg.norm(direction) > plan.steps[0].sensitivity:
+        findings.append("one record moves the sum by more than was charged")
     stds = [planned.noise_std for planned in plan.steps]
     for side, records, total in zip(("without", "present"), (without, present), sums, strict=True):
         fresh = []
@@ -153,13 +155,13 @@ def audit_release(
 
 def audit_loop(
     *,
-    noise_multiplier: float = 0.6,
-    sample_rate: float = 0.5,
-    rounds: int = 3,
+    noise_multiplier: float = 0.8,
+    sample_rate: float = 0.8,
+    rounds: int = 2,
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     delta: float = 0.1,
     inputs: int = 4,
-    trials: int = 5000,
+    trials: int = 4000,
     confidence: float = 1 - 1e-6,
 ) -> AuditResult:
     """Attack a training loop of Poisson-sampled rounds. The claim is the accountant's epsilon at `delta`.
@@ -186,6 +188,8 @@ def audit_loop(
     )
     sums = [_sums(Sealed(Invented(records=each), schema), feature_map).flatten().numpy() for each in (without, present)]
     direction = (sums[1] - sums[0]) / np.linalg.norm(sums[1] - sums[0])
+    if np.linalg.norm(sums[1] - sums[0]) > charged * (2 if adjacency is Adjacency.REPLACE_ONE else 1):
+        findings.append("one record moves the sum by more than was charged")
     std = plan.steps[0].noise_std
     before, after = (float(total @ direction) / std for total in sums)
     for records in (without, present):

@@ -23,6 +23,9 @@ def main() -> None:
     except (click.Abort, KeyboardInterrupt):
         print("simulacra: stopped", file=sys.stderr)
         sys.exit(130)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(error.exit_code)
     except click.ClickException as error:
         _fail(error.format_message(), as_json)
     except SimulacraError as error:
@@ -30,9 +33,11 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(0)
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EACCES, errno.EROFS):
+            _fail(f"cannot write: {error.strerror}; free some space or choose another place", as_json)
+        if error.strerror is None or error.filename is None:
             raise
-        _fail(f"cannot write: {error.strerror}; free some space or choose another place", as_json)
+        _fail(f'cannot use "{error.filename}": {error.strerror}; give another path', as_json)
 
 
 def _fail(message: str, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from simulacra.cli.inputs import data_and_schema, data_argument, ledger_name
-from simulacra.cli.options import flags
+from simulacra.cli.options import SEED, flags
 from simulacra.cli.show import emit, not_private_banner, progress, promise, say, table
 from simulacra.options import parse_assignments
 
@@ -48,11 +48,11 @@ def plan(
         not_private=not_private,
     )
     outlook = forecast(planned, loaded, parse_class_rows(loaded, rows, class_rows))
+    if not_private:
+        not_private_banner()
     if as_json:
         emit({**planned.to_json(), "forecast": outlook.to_json()})
         return
-    if not_private:
-        not_private_banner()
     described = planned.to_json()
     say(f"Plan: {promise(described['epsilon'], described['delta'], described['adjacency'])}")
     table(
@@ -116,7 +116,7 @@ def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
 @click.argument("run", type=click.Path())
 @click.option("-n", "--rows", "rows", type=int, default=1000, show_default=True, help="How many.")
 @click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
-@click.option("--seed", type=int, help="Repeat a draw; every draw is fresh without it.")
+@click.option("--seed", type=SEED, help="Repeat a draw; every draw is fresh without it.")
 @flags("out", "json")
 def sample(run: str, rows: int, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
     """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
@@ -158,5 +158,6 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
         return
     say(f"Run {run.folder}: {promise(certificate['epsilon'], certificate['delta'], certificate['adjacency'])}")
     if training and training["stopped_early"]:
-        say("Training was stopped early; the sampler is usable, and the same command continues it.")
+        say("Training was stopped early; the sampler is usable as it is.")
+        say(f"To go on with it: simulacra train {run.folder} --seed {training['seed']} (and the same --set, if any)")
     say(f"Spent in ledger {certificate['ledger']}; {hint}")

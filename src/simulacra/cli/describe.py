@@ -121,6 +121,6 @@ def check(schema_file: str, data: str | None, as_json: bool) -> None:
         return
     say("PRIVATE, do not publish: these rows will be changed by the schema's policy.")
     table(
-        ("column", "out of range", "unknown", "unreadable", "missing", "fix"),
-        [(p.column, p.out_of_range, p.unknown, p.unreadable, p.missing, p.fix) for p in problems],
+        ("column", "out of range", "unknown", "unreadable", "missing", "rounded", "fix"),
+        [(p.column, p.out_of_range, p.unknown, p.unreadable, p.missing, p.rounded, p.fix) for p in problems],
     )

@@ -31,9 +31,9 @@ def data_for(data: str) -> Any:
 
 
 def ledger_name(data: str, ledger: str | None) -> str | None:
-    """The ledger of a known data set is named after it."""
+    """The ledger of a known data set is named after it; its splits overlap and share one."""
     if ledger is None and data.startswith(PREFIX):
-        return f"{data.removeprefix(PREFIX).replace(':', '-')}.ledger"
+        return f"{data.removeprefix(PREFIX).partition(':')[0]}.ledger"
     return ledger
 
 

@@ -48,12 +48,16 @@ def evaluate(
 @click.argument("run", type=click.Path())
 @TEST
 @click.option("--out", type=click.Path(), help="File to write [default: RUN/report.html].")
+@click.option("--public", is_flag=True, help="Leave out all that was computed on real records, scores included.")
 @flags("json")
-def report(run: str, test: str | None, out: str | None, as_json: bool) -> None:
+def report(run: str, test: str | None, out: str | None, public: bool, as_json: bool) -> None:
     """Write one self-contained HTML page about RUN; with --test, real marginals stand beside the synthetic ones."""
+    from simulacra.errors import SettingError
     from simulacra.report.runs import write_report
 
-    path = write_report(run, out=out, real=None if test is None else data_for(test))
+    if public and test is not None:
+        raise SettingError("--public leaves out real records and --test brings them in; drop one of them")
+    path = write_report(run, out=out, real=None if test is None else data_for(test), public=public)
     if as_json:
         emit({"report": str(path)})
     else:

@@ -11,6 +11,9 @@ from simulacra.methods import DEFAULT
 
 Command = Callable[..., Any]
 
+SEED = click.IntRange(0, 2**32 - 1)
+"""What torch, numpy and scikit-learn all take."""
+
 
 def flags(*names: str) -> Callable[[Command], Command]:
     """Add shared flags to a command, by name."""
@@ -37,7 +40,7 @@ _FLAGS: dict[str, Callable[[Command], Command]] = {
     "label": click.option("--label", help="Label column, if not the schema's."),
     "out": click.option("--out", type=click.Path(), required=True, help="New folder or file to write."),
     "ledger": click.option("--ledger", type=click.Path(), help="Ledger of the data set [default: DATA.ledger]."),
-    "seed": click.option("--seed", type=int, default=0, show_default=True, help="Seed of training; never of noise."),
+    "seed": click.option("--seed", type=SEED, default=0, show_default=True, help="Seed of training; never of noise."),
     "device": click.option("--device", default="auto", show_default=True, help="cpu, cuda or auto."),
     "set": click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the method."),
     "not-private": click.option("--not-private", is_flag=True, help="Add no noise at all: no privacy whatsoever."),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -59,6 +58,9 @@ def progress(quiet: bool) -> Iterator[Watcher]:
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
+    if not console.is_terminal:  # a log or a pipe: nothing to draw on, and errors stay one line
+        yield Watcher()
+        return
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -67,7 +69,7 @@ def progress(quiet: bool) -> Iterator[Watcher]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=console, transient=not sys.stderr.isatty()) as bars:
+    with Progress(*columns, console=console) as bars:
         yield _Bars(bars)
 
 

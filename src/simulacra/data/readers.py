@@ -20,6 +20,7 @@ from simulacra.errors import DataError
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 CSV_BLOCK_BYTES = 4 << 20
+_RAGGED = re.compile(r"(?:Row #(?P<row>\d+): )?Expected (?P<header>\d+) columns, got (?P<fields>\d+)")
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -93,15 +94,7 @@ class CsvReader(TableReader):
 
         if self._no_rows:
             return  # Arrow refuses a header without a line end
-        bad_rows: list[str] = []
-
-        def on_ragged_row(row: Any) -> str:
-            # The row's text stays out of the message: it is private.
-            place = f"row {row.number}" if row.number is not None else "a row"
-            bad_rows.append(f"{place} has {row.actual_columns} fields, the header has {row.expected_columns}")
-            return "error"
-
-        with self._errors(bad_rows):
+        with self._errors():
             reader = arrow_csv.open_csv(
                 pa.input_stream(str(self._path), compression="detect"),
                 read_options=arrow_csv.ReadOptions(use_threads=False, block_size=CSV_BLOCK_BYTES),
@@ -110,7 +103,6 @@ class CsvReader(TableReader):
                     newlines_in_values=True,
                     # In a table of one column an empty line is a row with a missing value.
                     ignore_empty_lines=len(self.names) > 1,
-                    invalid_row_handler=on_ragged_row,
                 ),
                 convert_options=arrow_csv.ConvertOptions(
                     column_types={name: pa.string() for name in self.names},
@@ -134,7 +126,7 @@ class CsvReader(TableReader):
         return gzip.open(self._path) if self._path.name.lower().endswith(".gz") else self._path.open("rb")
 
     @contextmanager
-    def _errors(self, bad_rows: Sequence[str] = ()) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except UnicodeDecodeError:
@@ -144,8 +136,14 @@ class CsvReader(TableReader):
                 f"{self.where} has a header that cannot be read; its first line must name the columns"
             ) from None
         except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
-            if bad_rows:
-                raise DataError(f"{self.where} is ragged: {bad_rows[0]}; quote fields that hold a delimiter") from None
+            # Arrow's message goes on with the row's text, which is private: take the numbers out and drop the rest.
+            if ragged := _RAGGED.search(str(error)):
+                row, header, fields = ragged.group("row"), ragged["header"], ragged["fields"]
+                place = f"row {row}" if row else "a row"
+                raise DataError(
+                    f"{self.where} is ragged: {place} has {fields} fields, the header has {header}; "
+                    "quote fields that hold a delimiter"
+                ) from None
             if "UTF8" in str(error):
                 raise DataError(f"{self.where} is not UTF-8 text; save it as UTF-8") from None
             raise DataError(f"{self.where} is not valid CSV; look for a quote that is never closed") from None

@@ -43,9 +43,12 @@ class TableSource:
             yield encode(batch, self.schema)
 
     def check(self) -> None:
-        """Read everything once; a ragged, truncated or non-UTF-8 file is a DataError."""
+        """Read and encode everything once; a ragged, truncated or non-UTF-8 file is a DataError.
+
+        Encoding is total, so it adds no refusal; but if it ever fails, then before anything is spent.
+        """
         self._reader.check()
-        for _ in self.raw_batches():
+        for _ in self.batches():
             pass
 
 
@@ -76,6 +79,7 @@ def describe_problems(data: Any, schema: Schema) -> list[ColumnProblems]:
         fix = "list every class in image.classes, or let these images count as the first"
         return [ColumnProblems(column="label", unknown=unknown, fix=fix)] if unknown else []
     source = TableSource(data, schema)
+    source.check()
     kinds = ("out_of_range", "unknown", "unreadable", "missing", "rounded")
     counts = {column.name: dict.fromkeys(kinds, 0) for column in schema.columns}
     for batch in source.raw_batches():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.reference import Reference
+from simulacra.errors import SchemaError
 from simulacra.evaluate.scores import Scores
 from simulacra.synthesis.run import Run
 
@@ -31,6 +32,8 @@ def evaluate_run(
     from simulacra.evaluate import evaluate_images, evaluate_table
 
     opened = run if isinstance(run, Run) else Run.load(run)
+    if opened.schema.image is not None and not opened.schema.labelled:
+        raise SchemaError("images without a label cannot be scored by classifiers; list image.classes in the schema")
     reference = Reference.load(real, opened.schema)
     drawn = opened.sample(rows or _noisy_total(opened), seed=seed)
     options: dict[str, Any] = {"seed": seed, "classifiers": classifiers, "progress": progress}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -48,23 +47,30 @@ class RandomFourier(FeatureMap):
         drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal((pairs, points.width), dtype=np.float32)
         scales = np.resize(np.asarray(length_scales, dtype=np.float32), (pairs, 1))
         self.frequencies = torch.from_numpy(drawn / scales)
+        self._ready = self.frequencies.T.contiguous()
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return self.embed(self.points.of_records(inputs))
 
     def embed(self, points: torch.Tensor) -> torch.Tensor:
         """Features of points, (..., width) to (..., 2 * pairs); differentiable, on any device and in any precision."""
-        angles = points @ self.frequencies.to(points).T
-        both = CosineAndSine.apply(angles)  # type: ignore[no-untyped-call]
+        both = CosineAndSine.apply(points @ self._as(points))  # type: ignore[no-untyped-call]
         return torch.cat(both, dim=-1) / math.sqrt(self.pairs)
 
     def batch(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Features of many records at once, for `PerClass`."""
-        return self.embed(self.points.of_records(inputs))
+        """Features of many records at once, for `PerClass`: the same numbers, written once and scaled in place."""
+        points = self.points.of_records(inputs)
+        angles = points @ self._as(points)
+        values = angles.new_empty(len(angles), 2 * self.pairs)
+        torch.cos(angles, out=values[:, : self.pairs])
+        torch.sin(angles, out=values[:, self.pairs :])
+        return values.mul_(1 / math.sqrt(self.pairs))
 
     def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.batch(inputs).sum(dim=0)
 
-    def digest(self) -> str:
-        """Hash of the frequencies, to be sure that training uses the ones that were released with."""
-        return hashlib.sha256(self.frequencies.numpy().tobytes()).hexdigest()
+    def _as(self, points: torch.Tensor) -> torch.Tensor:
+        """The frequencies, transposed, in the precision and on the device of some points; kept for the next chunk."""
+        if self._ready.dtype != points.dtype or self._ready.device != points.device:
+            self._ready = self.frequencies.T.to(points, copy=True).contiguous()
+        return self._ready

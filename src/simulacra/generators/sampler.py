@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 
 from simulacra.errors import CertificateError, SettingError
 from simulacra.generators import GeneratorOptions, build
@@ -53,9 +53,7 @@ class Sampler:
     def save(self, folder: Path) -> None:
         """Write sampler.safetensors and sampler.json."""
         tensors = {f"generator.{name}": value.cpu() for name, value in self.generator.state_dict().items()}
-        beside = folder / "sampler.safetensors.partial"
-        save_file({**tensors, "class_shares": self.class_shares.cpu()}, beside)
-        beside.replace(folder / "sampler.safetensors")
+        write_durably(folder / "sampler.safetensors", save({**tensors, "class_shares": self.class_shares.cpu()}))
         write_durably(folder / "sampler.json", (json.dumps({"generator": self.options.to_mapping()}) + "\n").encode())
 
     @classmethod

@@ -41,7 +41,7 @@ class DPMERF(ReleaseOnce):
     count_noise: float = 5.0
     """Noise multiplier of the counts, relative to the embedding's."""
     feature_seed: int = 0
-    training: Training = field(default_factory=lambda: Training(steps=2000, batch=4000))
+    training: Training = field(default_factory=lambda: Training(steps=2000, batch=2000))
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
 
     def __post_init__(self) -> None:
@@ -77,11 +77,9 @@ class DPMERF(ReleaseOnce):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(context.seed)
             generator = build(schema, self.generator)
-        fourier = self._fourier(schema)
-        fourier.frequencies = fourier.frequencies.to(context.device)
         match(
             generator,
-            fourier.embed,
+            self._fourier(schema).embed,
             target=releases["embedding"].value / total,
             shares=counts / total,
             training=self.training,

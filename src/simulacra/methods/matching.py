@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save
 
-from simulacra.errors import SettingError
+from simulacra.errors import CertificateError, SettingError
 from simulacra.methods.base import Context
 from simulacra.options import Options
+from simulacra.privacy.durable import write_durably
 
+CHECKPOINT = "training.safetensors"
 CHECKPOINTS = 20
 """A run is checkpointed this many times."""
 
@@ -60,7 +63,7 @@ def match(
     averaging = (one_hot * (shares / per_class)).T.contiguous()
     random = torch.Generator(device=device).manual_seed(context.seed)
     optimiser = torch.optim.Adam(generator.parameters(), lr=training.learning_rate)
-    start = _restore(context.checkpoint, generator, optimiser, random)
+    start = _restore(context, generator, optimiser, random)
     scale = 1 / float(target.square().sum().clamp(min=1e-12))
     every = max(1, training.steps // CHECKPOINTS)
     try:
@@ -76,11 +79,13 @@ def match(
             last = step + 1 == training.steps
             if step % max(1, training.steps // 200) == 0 or last:
                 value = loss.item()
+                if not math.isfinite(value):
+                    raise SettingError("training diverged: the loss is not a number; lower training.learning_rate")
                 context.curve.append((step + 1, value))
                 if context.on_step:
                     context.on_step(step + 1, training.steps, value)
             if context.checkpoint and (step + 1) % every == 0 and not last:
-                _save(context.checkpoint, generator, optimiser, random, step + 1)
+                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve)
     except KeyboardInterrupt:
         context.stopped_early = True
     generator.eval()
@@ -90,30 +95,40 @@ def _cosine(progress: float, final: float) -> float:
     return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
 
 
-def _save(folder: Path, generator: Any, optimiser: torch.optim.Adam, random: torch.Generator, step: int) -> None:
+def _save(
+    folder: Path,
+    generator: Any,
+    optimiser: torch.optim.Adam,
+    random: torch.Generator,
+    step: int,
+    curve: list[tuple[int, float]],
+) -> None:
     tensors = {f"generator.{name}": value.cpu() for name, value in generator.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{name}": value.cpu() for name, value in state.items()}
     tensors |= {"random": random.get_state(), "step": torch.tensor(step)}
+    tensors["curve"] = torch.tensor(curve, dtype=torch.float64)
     folder.mkdir(parents=True, exist_ok=True)
-    beside = folder / "training.safetensors.partial"
-    save_file({name: value.contiguous() for name, value in tensors.items()}, beside)
-    beside.replace(folder / "training.safetensors")
+    write_durably(folder / CHECKPOINT, save({name: value.contiguous() for name, value in tensors.items()}))
 
 
-def _restore(folder: Path | None, generator: Any, optimiser: torch.optim.Adam, random: torch.Generator) -> int:
+def _restore(context: Context, generator: Any, optimiser: torch.optim.Adam, random: torch.Generator) -> int:
     """Continue from a checkpoint if there is one: the same numbers as if training had never stopped."""
-    if folder is None or not (folder / "training.safetensors").exists():
+    folder = context.checkpoint
+    if folder is None or not (folder / CHECKPOINT).exists():
         return 0
-    tensors = load_file(folder / "training.safetensors")
-    generator.load_state_dict(
-        {name.removeprefix("generator."): value for name, value in tensors.items() if name.startswith("generator.")}
-    )
-    state: dict[int, dict[str, torch.Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith("optimiser."):
-            _, index, key = name.split(".", 2)
-            state.setdefault(int(index), {})[key] = value
-    optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    random.set_state(tensors["random"])
-    return int(tensors["step"])
+    try:
+        tensors = load_file(folder / CHECKPOINT)
+        weights = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
+        state: dict[int, dict[str, torch.Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimiser."):
+                _, index, key = name.split(".", 2)
+                state.setdefault(int(index), {})[key] = value
+        generator.load_state_dict(weights)
+        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        random.set_state(tensors["random"])
+        context.curve[:] = [(int(at), loss) for at, loss in tensors["curve"].tolist()]
+        return int(tensors["step"])
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):
+        raise CertificateError(f'the checkpoint in "{folder}" is damaged; remove that folder and train again') from None

@@ -145,11 +145,15 @@ def calibrate(
     else:
         allowed = gaussian.mu_for(epsilon, remaining)
         left = math.sqrt(max(0.0, (allowed - total_mu(spent)) * (allowed + total_mu(spent))))
-        if left <= 0:
+        if left <= allowed * 1e-3:  # nothing but rounding, or too little to be of any use
             raise BudgetError(f"epsilon {epsilon:g} is used up by what was spent before; raise it above that")
         factor = total_mu(chain) / left * (1 + 1e-12)
+    growth = 1e-10  # the formulas round up; so does this, in ever longer strides
     while accountant_epsilon((*(scaled := _scaled(chain, factor)), *spent), delta) > epsilon:
-        factor *= 1 + 1e-10  # the formulas round up; so does this
+        factor *= 1 + growth
+        growth *= 2
+        if growth > 1e3:
+            raise BudgetError(f"epsilon {epsilon:g} is used up by what was spent before; raise it above that")
     return scaled[0] if isinstance(events, Event) else scaled
 
 

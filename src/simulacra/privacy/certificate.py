@@ -168,6 +168,10 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             problems.append(f'"{name}" is missing')
         elif _sha256(path) != claimed:
             problems.append(f'"{name}" was changed after it was certified')
+    if (folder / "schema.toml").is_file():
+        bought = [accountant.Event.from_json(event) for event in Schema.load(folder / "schema.toml").spent]
+        if plan.private and tuple(bought) != plan.prior:
+            problems.append("the prior events are not what the schema was bought with")
     for planned in plan.steps:
         if f"releases/{planned.step.name}.json" not in statement["files"]:
             if not planned.transient:

@@ -148,7 +148,7 @@ class Ledger:
         at = delta if delta is not None else (cap.delta if cap else 1e-5)
         events = _events(entries)
         return Total(
-            epsilon=accountant.epsilon(events, at) if events else 0.0,
+            epsilon=_total_epsilon(entries[0]["cap"], events, at),
             delta=at,
             adjacency=Adjacency(entries[0]["adjacency"]),
             releases=sum(event.count for event in events),
@@ -223,7 +223,7 @@ class Ledger:
         else:
             reached = renyi_epsilon(together, cap.delta)
         if reached > cap.epsilon:
-            before = accountant.epsilon(_events(entries), cap.delta) if len(together) > len(events) else 0.0
+            before = _total_epsilon(entries[0]["cap"], _events(entries), cap.delta)
             raise CapExceeded(
                 f'ledger "{self.path}": this would reach epsilon {reached:.4g} at delta {cap.delta:g}, the cap is '
                 f"{cap.epsilon:g} and {before:.4g} is spent; ask for less, or stop here"
@@ -314,6 +314,15 @@ def renyi_epsilon(events: Sequence[Event], delta: float) -> float:
     curves = [rdp_curve(event, ORDERS) for event in events]
     summed = [sum(values) for values in zip(*curves, strict=True)]
     return float(compute_epsilon(ORDERS, summed, remaining)[0])
+
+
+def _total_epsilon(cap: dict[str, Any] | None, events: list[Event], delta: float) -> float:
+    """By the cap's own arithmetic, so that what is shown is what the cap compares."""
+    if not events:
+        return 0.0
+    if cap is not None and cap["filter"] == "renyi":
+        return renyi_epsilon(events, delta)
+    return accountant.epsilon(events, delta)
 
 
 def _cap(entries: list[dict[str, Any]]) -> Budget | None:

@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from simulacra.errors import PlanError
+from simulacra.errors import BudgetError, PlanError
 from simulacra.privacy.budget import Adjacency
 
 if TYPE_CHECKING:
@@ -68,6 +68,8 @@ def calibration_factor(events: Sequence[Event], fixed: Sequence[Event], epsilon:
     low = high = 1.0
     while reached(high) > epsilon:
         low, high = high, high * 2
+        if high > 1e9:
+            raise BudgetError(f"epsilon {epsilon:g} is used up by what was spent before; raise it above that")
     while low == high or reached(low) <= epsilon:
         high, low = low, low / 2
     # Bisection on the logarithm with a secant guess; the figure is monotone up to the grid's rounding.

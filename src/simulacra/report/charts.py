@@ -154,9 +154,13 @@ def versus(rows: Sequence[tuple[str, float]], *, label: str) -> Markup:
         kind = "synthetic" if length >= 0 else "weak"
         body.append(_rect(min(middle, middle + length), y, max(1.0, abs(length)), row - 8, kind))
         body.append(_text(left - 6, y + 11, _clip(name, 16), "end", "name"))
-        words = f"{number(ratio, 2)} : 1" if ratio >= 1 else (f"1 : {number(1 / ratio, 2)}" if ratio > 0 else "none")
+        words = f"{_rounded(ratio)} : 1" if ratio >= 1 else (f"1 : {_rounded(1 / ratio)}" if ratio > 0 else "none")
         body.append(_text(width - 2, y + 11, words, "end", "quiet"))
     return _svg(width, len(rows) * row, label, body, "chart wide")
+
+
+def _rounded(ratio: float) -> str:
+    return f"{ratio:.1f}" if ratio < 10 else number(round(ratio))
 
 
 def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:

@@ -14,8 +14,13 @@ from simulacra.synthesis.run import Run
 ROWS = 10_000
 
 
-def write_report(run: Run | str | Path, *, out: str | Path | None = None, real: Any = None) -> Path:
-    """Write the page (RUN/report.html unless told otherwise); `real` records stand beside the synthetic ones."""
+def write_report(
+    run: Run | str | Path, *, out: str | Path | None = None, real: Any = None, public: bool = False
+) -> Path:
+    """Write the page (RUN/report.html unless told otherwise); `real` records stand beside the synthetic ones.
+
+    `public` leaves out all that was computed on real records, earlier scores included.
+    """
     from simulacra.data.images import to_uint8
     from simulacra.report import write
 
@@ -23,7 +28,7 @@ def write_report(run: Run | str | Path, *, out: str | Path | None = None, real: 
     certificate, training = opened.certificate, opened.training
     drawn = opened.sample(ROWS, seed=0)
     pictures: dict[str, Any] = {"synthetic": drawn}
-    reference = None if real is None else Reference.load(real, opened.schema)
+    reference = None if real is None or public else Reference.load(real, opened.schema)
     if isinstance(drawn, tuple):
         pictures = {"synthetic": drawn[0], "synthetic_labels": drawn[1]}
         if reference is not None:
@@ -38,7 +43,7 @@ def write_report(run: Run | str | Path, *, out: str | Path | None = None, real: 
         summary=opened.method.summary,
         certificate=certificate,
         schema=opened.schema,
-        scores=load_scores(opened),
+        scores=None if public else load_scores(opened),
         settings=training["settings"] if training else opened.method.to_mapping(),
         class_signal=None
         if counts is None

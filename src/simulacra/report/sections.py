@@ -33,7 +33,7 @@ def view(content: ReportContent) -> dict[str, Any]:
     """All values of the template."""
     certificate = content.certificate
     steps = [dict(step) for step in certificate.get("steps") or ()]
-    prior = [dict(step, prior=True) for step in certificate.get("prior") or ()]
+    prior = [dict(step, prior=True, name="schema draft") for step in certificate.get("prior") or ()]
     return {
         "content": content,
         "certificate": certificate,
@@ -49,7 +49,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "scores": _scores(content),
         "settings": flatten(content.settings),
         "versions": flatten(certificate.get("versions") or {}),
-        "releases": flatten(certificate.get("releases") or {}),
+        "releases": sorted((certificate.get("files") or {}).items()),
         "has_real": content.real is not None or content.scores is not None,
         "meaning_of_real": MEANING_OF_REAL,
         **(_images(content) if content.schema.image is not None else _table(content)),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from simulacra.errors import SchemaError, suggestion
+from simulacra.errors import BudgetError, SchemaError, suggestion
 from simulacra.schema.columns import Boolean, Categorical, Column, Datetime, Numeric
 
 __all__ = ["Boolean", "Categorical", "Column", "Datetime", "ImageShape", "Numeric", "Schema"]
@@ -30,6 +30,8 @@ class ImageShape:
             raise SchemaError(f"image: height and width must be from 1 to 4096, got {self.height} x {self.width}")
         if self.channels not in (1, 3):
             raise SchemaError(f"image: channels must be 1 (grey) or 3 (colour), got {self.channels}")
+        if not all(isinstance(name, str) for name in self.classes):
+            raise SchemaError('image: classes must be texts; write "0", not 0')
         if len(set(self.classes)) < len(self.classes):
             raise SchemaError("image: a class is listed twice; keep one")
         if len(self.classes) == 1:
@@ -122,7 +124,7 @@ class Schema:
     def check_delta(self, delta: float) -> None:
         """Refuse a delta that would allow publishing one of the declared rows outright."""
         if self.rows is not None and delta >= 1 / self.rows:
-            raise SchemaError(
+            raise BudgetError(
                 f"delta {delta:g} must be below 1 / rows = {1 / self.rows:.3g}; "
                 f"try {10 ** math.floor(math.log10(0.1 / self.rows)):g}"
             )

@@ -57,7 +57,7 @@ def parse_class_rows(schema: Schema, rows: int | None, class_rows: str | None) -
             counts = [float(part) for part in class_rows.split(",")]
         except ValueError:
             raise SettingError(f'--class-rows wants numbers with commas, got "{class_rows}"') from None
-        if len(counts) != schema.classes or min(counts) <= 0:
+        if len(counts) != schema.classes or not all(0 < count < math.inf for count in counts):
             raise SettingError(f"--class-rows wants {schema.classes} positive numbers, one per class")
         return counts
     total = rows if rows is not None else schema.rows

@@ -18,6 +18,9 @@ from simulacra.schema import Schema
 from simulacra.synthesis.run import FORMAT, Run
 from simulacra.synthesis.watching import Watcher
 
+LEFT_BY_A_CRASH = ("schema.toml", "plan.json", "plan.json.partial", "run.json.partial")
+"""What a folder may hold before run.json is written."""
+
 if TYPE_CHECKING:
     from simulacra.methods.base import Method
     from simulacra.privacy.ledger import Ledger
@@ -91,8 +94,10 @@ def release(
     ledger_path = ledger_for(data, ledger)
     if folder.exists() and not resume:
         raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
-    watcher.stage("Checking the data file")
     source = open_source(data, loaded)
+    if ledger_path.exists() and not resume:  # a cap refuses at once, before a long file is read
+        Ledger.open_or_create(ledger_path, adjacency=planned.adjacency).allow(planned.events)
+    watcher.stage("Checking the data file")
     source.check()
     book = Ledger.open_or_create(ledger_path, adjacency=planned.adjacency)
     run = _open_folder(folder, loaded, chosen, planned, book, resume=resume)
@@ -169,10 +174,16 @@ def _open_folder(folder: Path, schema: Schema, method: Method, planned: Plan, bo
         if not same:
             raise PlanError(f'"{folder}" was started with other settings; resume with the same ones, or start anew')
         return run
+    made = not folder.exists()
+    if not made and any(file.name not in LEFT_BY_A_CRASH for file in folder.iterdir()):
+        raise OutputError(f'"{folder}" is not a run folder; resume one that release or fit began, or choose a new one')
+    book.allow(planned.events)
     try:
-        book.allow(planned.events)
         folder.mkdir(parents=True, exist_ok=resume)
-        run = Run(folder)
+    except OSError as error:
+        raise OutputError(f'cannot make the folder "{folder}": {error.strerror}; choose another') from None
+    run = Run(folder)
+    try:
         schema.save(folder / "schema.toml")
         run.write_json("plan.json", planned.to_json())
         # run.json comes last: it makes the folder a run.
@@ -186,11 +197,9 @@ def _open_folder(folder: Path, schema: Schema, method: Method, planned: Plan, bo
                 "ledger": book.name,
             },
         )
-    except OSError as error:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise OutputError(f'cannot write into "{folder}": {error.strerror}') from None
     except OutputError:
-        shutil.rmtree(folder, ignore_errors=True)
+        if made:  # never a folder that was there before
+            shutil.rmtree(folder, ignore_errors=True)
         raise
     return run
 

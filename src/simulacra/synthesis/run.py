@@ -100,21 +100,21 @@ class Run:
 
         from simulacra.data.encode import decode
         from simulacra.data.images import to_uint8
+        from simulacra.data.reference import to_frame
 
         parts = list(self.encoded(n, labels=labels, seed=seed))
         inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
         classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
         if self.schema.image is not None:
             return to_uint8(inputs, self.schema), classes.numpy()
-        frame: pd.DataFrame = decode(inputs, classes, self.schema).to_pandas()
-        return frame
+        return to_frame(decode(inputs, classes, self.schema))
 
     def encoded(
         self, n: int, *, labels: Sequence[str] | None = None, seed: int | None = None
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The same as encoded records and class numbers, in bounded pieces, for any number of rows."""
         chosen = None if labels is None else self._classes(labels)
-        drawn = secrets.randbits(48) if seed is None else seed
+        drawn = secrets.randbits(48) if seed is None else check_seed(seed)
         for records in self.sampler.records(n, seed=drawn, labels=chosen):
             yield records.inputs, records.labels
 
@@ -124,6 +124,8 @@ class Run:
         names = self.schema.class_names
         if not names:
             raise SettingError("this run has no label; sample without choosing classes")
+        if not labels:
+            raise SettingError("an empty list of classes; name at least one, or none at all for the noisy shares")
         for label in labels:
             if str(label) not in names:
                 raise SettingError(f'unknown class "{label}"{suggestion(str(label), names)}')
@@ -141,3 +143,10 @@ class Run:
         if not isinstance(values, dict):
             raise CertificateError(f'"{self.folder / name}" is not what a run holds; use an untouched copy of the run')
         return values
+
+
+def check_seed(seed: int) -> int:
+    """Refuse a seed that torch would not take, before anything is spent."""
+    if not 0 <= seed < 2**63:
+        raise SettingError(f"a seed is a whole number from 0 to 2^63 - 1, got {seed}")
+    return seed

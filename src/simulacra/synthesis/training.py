@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from simulacra.errors import PlanError, SettingError
 from simulacra.methods import make_method
 from simulacra.synthesis.releasing import release
-from simulacra.synthesis.run import Run
+from simulacra.synthesis.run import Run, check_seed
 from simulacra.synthesis.watching import Watcher
 
 
@@ -25,6 +26,7 @@ def train(
     from simulacra.methods.base import Context, ReleaseOnce
 
     opened = run if isinstance(run, Run) else Run.load(run)
+    check_seed(seed)
     watcher = watcher or Watcher()
     method = make_method(opened.facts["method"], {**opened.method.to_mapping(), **(settings or {})}, opened.schema)
     before = opened.method
@@ -35,9 +37,10 @@ def train(
         raise PlanError(f"{', '.join(changed)} decided what was released and cannot change now; release again for that")
     checkpoint = opened.folder / "checkpoint"
     context = Context(seed=seed, device=pick_device(device), checkpoint=checkpoint, on_step=watcher.on_step)
-    _forget_other_training(opened, {"seed": seed, "settings": method.to_mapping()})
+    releases = opened.releases
+    _forget_other_training(opened, {"seed": seed, "device": context.device, "settings": method.to_mapping()})
     watcher.stage("Training the generator")
-    sampler = method.train(opened.schema, opened.releases, context)
+    sampler = method.train(opened.schema, releases, context)
     sampler.save(opened.folder)
     opened.write_json(
         "training.json",
@@ -50,7 +53,7 @@ def train(
         },
     )
     if not context.stopped_early:
-        _remove_checkpoint(checkpoint)
+        shutil.rmtree(checkpoint, ignore_errors=True)
     return Run(opened.folder)
 
 
@@ -67,6 +70,7 @@ def fit(
     run = fit("patients.csv", schema="schema.toml", epsilon=1.0, delta=1e-5, adjacency="add-remove", out="run")
     """
     device = pick_device(device)
+    check_seed(seed)
     return train(release(data, watcher=watcher, **arguments), seed=seed, device=device, watcher=watcher)
 
 
@@ -77,25 +81,18 @@ def pick_device(name: str) -> str:
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.empty(0, device=name)
+        torch.zeros(1, device=name).item()  # item, because the "meta" device makes tensors and cannot compute
     except (RuntimeError, AssertionError):
         raise SettingError(f'device "{name}" is not available here; use cpu or auto') from None
     return name
 
 
 def _forget_other_training(run: Run, wanted: dict[str, Any]) -> None:
-    """A checkpoint is continued only by the same training; another seed or other settings start anew."""
+    """A checkpoint is continued only by the same training; another seed, device or other settings start anew."""
     folder = run.folder / "checkpoint"
     stamp = folder / "wanted.json"
     if stamp.exists() and run._json("checkpoint/wanted.json") == wanted:
         return
-    _remove_checkpoint(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(exist_ok=True)
     run.write_json("checkpoint/wanted.json", wanted)
-
-
-def _remove_checkpoint(folder: Path) -> None:
-    for file in ("training.safetensors", "training.safetensors.partial", "wanted.json"):
-        (folder / file).unlink(missing_ok=True)
-    if folder.exists():
-        folder.rmdir()

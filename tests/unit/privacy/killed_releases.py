@@ -29,6 +29,8 @@ from simulacra.privacy.noise import NoiseSource
 from simulacra.privacy.release import Release
 
 PLAN = one_shot_plan()
+LETTERS = 20
+"""How many letters a whole run tells."""
 STAGES = {
     "S": "started",
     "R": "reserving",
@@ -121,14 +123,20 @@ def main(folder: Path, kills: int) -> None:
         name = f"run-{number:03d}"
         reading, writing = os.pipe()
         identity = child(lambda name=name, writing=writing: work(folder, name, writing))  # type: ignore[misc]
-        # Even shares of a run, in mixed order, each at a random point of its share, so that all stages are met.
-        time.sleep(whole * 1.1 * (number * 7 % kills + random.random()) / kills)
-        os.kill(identity, signal.SIGKILL)
-        status = os.waitpid(identity, 0)[1]
-        killed += os.WIFSIGNALED(status)
         os.close(writing)
+        told = ""
+        if number % 2:
+            # At a random moment of the time that the last run took.
+            time.sleep(whole * random.random())
+        else:
+            # A moment after the child has come to a stage; the stages take turns, so that all of them are met.
+            while len(told) <= number * LETTERS // kills and (letter := os.read(reading, 1)):
+                told += letter.decode()
+            time.sleep(random.random() * 0.003)
+        os.kill(identity, signal.SIGKILL)
+        killed += os.WIFSIGNALED(os.waitpid(identity, 0)[1])
         with os.fdopen(reading, "rb") as pipe:
-            told = pipe.read().decode()
+            told += pipe.read().decode()
         last[STAGES[told[-1]] if told else "forked"] += 1
         drawn[name] += told.count("N")
         check(folder, drawn, name)

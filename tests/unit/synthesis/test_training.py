@@ -1,0 +1,270 @@
+"""Training from releases: the same whatever the data were, repeatable, and resumable; and releases that resume."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import tiny
+
+import simulacra
+from simulacra.errors import LedgerError, OutputError, PlanError, SettingError
+from simulacra.synthesis.run import Run
+from simulacra.synthesis.training import pick_device
+from simulacra.synthesis.watching import Watcher
+
+
+def arguments(**more: Any) -> dict[str, Any]:
+    return {
+        "schema": tiny.schema(tiny.PEOPLE),
+        "epsilon": 5.0,
+        "delta": 1e-5,
+        "adjacency": "add-remove",
+        "ledger": "people.ledger",
+        "settings": tiny.SETTINGS,
+        **more,
+    }
+
+
+def sampler(run: Path) -> bytes:
+    return (run / "sampler.safetensors").read_bytes()
+
+
+class StopAt(Watcher):
+    """A user who presses Ctrl-C after so many steps."""
+
+    def __init__(self, step: int) -> None:
+        self.wanted = step
+
+    def on_step(self, step: int, steps: int, loss: float) -> None:
+        if step == self.wanted:
+            raise KeyboardInterrupt
+
+
+def test_copies_of_one_release_train_to_the_same_sampler(trained_once: Path, work: Path) -> None:
+    for name in ("one", "two"):
+        shutil.copytree(trained_once, work / name)
+        simulacra.train(work / name, seed=11, device="cpu")
+    assert sampler(work / "one") == sampler(work / "two") != sampler(trained_once)
+
+
+def test_the_sampler_depends_on_the_releases_and_not_on_the_data(work: Path) -> None:
+    """Two runs on different people; once they hold the same releases, their samplers are the same."""
+    one = simulacra.release(tiny.people(seed=1), out="one", **arguments()).folder
+    two = simulacra.release(tiny.people(90, seed=2), out="two", **arguments()).folder
+    for run in (one, two):
+        simulacra.train(run, device="cpu")
+    assert sampler(one) != sampler(two)
+    for name, release in Run.load(one).releases.items():
+        assert release.step == name
+        release.save(two / "releases")
+    simulacra.train(two, device="cpu")
+    assert sampler(one) == sampler(two)
+
+
+def test_training_needs_no_data_no_ledger_and_no_budget(trained_once: Path, tmp_path: Path) -> None:
+    """Release once, synthesise for ever: the folder alone, on another machine."""
+    alone = Path(shutil.copytree(trained_once, tmp_path / "elsewhere" / "run"))
+    run = simulacra.train(alone, seed=2, device="cpu", settings={"training.steps": 3})
+    assert len(run.sample(5)) == 5
+    assert run.verify().ok
+    assert sorted(path.name for path in alone.parent.iterdir()) == ["run"]
+
+
+@pytest.mark.parametrize("stop", [1, 7, 20])
+def test_an_interrupted_training_goes_on_to_the_same_sampler(stop: int, trained_once: Path, work: Path) -> None:
+    settings = {"training.steps": 25}
+    whole, parts = (Path(shutil.copytree(trained_once, work / name)) for name in ("whole", "parts"))
+    simulacra.train(whole, device="cpu", settings=settings)
+    early = simulacra.train(parts, device="cpu", settings=settings, watcher=StopAt(stop))
+    assert early.training is not None
+    assert early.training["stopped_early"] is True
+    assert len(early.sample(5)) == 5
+    simulacra.train(parts, device="cpu", settings=settings)
+    assert sampler(parts) == sampler(whole)
+    assert Run.load(parts).training == Run.load(whole).training
+    assert not (parts / "checkpoint").exists()
+
+
+def test_another_training_does_not_continue_a_foreign_checkpoint(trained_once: Path, work: Path) -> None:
+    settings = {"training.steps": 25}
+    fresh, used = (Path(shutil.copytree(trained_once, work / name)) for name in ("fresh", "used"))
+    simulacra.train(used, device="cpu", settings=settings, watcher=StopAt(20))
+    simulacra.train(used, device="cpu", settings=settings, seed=1)
+    simulacra.train(fresh, device="cpu", settings=settings, seed=1)
+    assert sampler(used) == sampler(fresh)
+
+
+def test_what_a_crash_leaves_in_the_checkpoint_folder_is_swept_up(trained: Path) -> None:
+    (trained / "checkpoint").mkdir()
+    (trained / "checkpoint" / "wanted.json.partial").write_bytes(b"{")
+    simulacra.train(trained, device="cpu")
+    assert not (trained / "checkpoint").exists()
+
+
+def test_settings_of_the_release_cannot_change_afterwards(trained: Path) -> None:
+    for change in ({"pairs": 21}, {"count_noise": 1.0}, {"length_scales": (1.0,)}, {"feature_seed": 1}):
+        with pytest.raises(PlanError, match=f"{next(iter(change))} decided what was released"):
+            simulacra.train(trained, settings=change)
+    simulacra.train(trained, device="cpu", settings={"pairs": 20, "generator.hidden": (8,)})
+    with pytest.raises(SettingError, match="unknown setting"):
+        simulacra.train(trained, settings={"pear": 1})
+
+
+def test_a_device_is_checked_before_anything_is_spent(work: Path) -> None:
+    assert pick_device("cpu") == "cpu"
+    assert pick_device("auto") in ("cpu", "cuda")
+    for name in ("quantum", "cuda:99", "meta", ""):
+        with pytest.raises(SettingError, match="not available"):
+            simulacra.fit(tiny.people(), out="run", device=name, **arguments())
+    assert list(work.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["frame", "arrow", "csv", "parquet"])
+def test_the_same_rows_give_the_same_sums_whatever_holds_them(kind: str, work: Path) -> None:
+    import pyarrow as pa
+
+    frame = tiny.people()
+    frame.to_csv("people.csv", index=False)
+    frame.to_parquet("people.parquet")
+    data = {
+        "frame": frame,
+        "arrow": pa.Table.from_pandas(frame),
+        "csv": "people.csv",
+        "parquet": Path("people.parquet"),
+    }
+    exact = {"epsilon": None, "delta": None, "not_private": True}
+    run = simulacra.release(data[kind], out="run", **arguments(**exact))
+    other = simulacra.release(frame, out="other", **arguments(**exact))
+    for name, release in run.releases.items():
+        assert release.value.allclose(other.releases[name].value, atol=1e-9)
+    assert run.releases["class-counts"].value.tolist() == frame["buys"].value_counts().sort_index().tolist()
+
+
+def test_releases_are_noisy_and_differ_every_time(work: Path) -> None:
+    one, two = (simulacra.release(tiny.people(), out=name, **arguments()) for name in ("one", "two"))
+    truth = simulacra.release(
+        tiny.people(), out="truth", **arguments(epsilon=None, delta=None, not_private=True, ledger="void.ledger")
+    )
+    for name, release in one.releases.items():
+        assert not release.value.equal(two.releases[name].value)
+        assert release.noise == "exact"
+        error = (release.value - truth.releases[name].value) / release.noise_std
+        assert error.abs().max() < 7
+        assert error.abs().mean() > 0.05
+
+
+def test_a_fixed_noise_seed_is_recorded_and_voids_the_certificate(work: Path) -> None:
+    from simulacra.privacy.noise import NoiseSource
+
+    run = simulacra.release(tiny.people(), out="run", insecure_noise=NoiseSource(seed=1), **arguments())
+    assert run.certificate["private"] is False
+    assert run.verify().ok is False
+
+
+def test_progress_tells_stages_noise_and_loss_but_never_a_row_count(work: Path) -> None:
+    class Recorder(Watcher):
+        def __init__(self) -> None:
+            self.told: list[tuple[Any, ...]] = []
+
+        def stage(self, name: str) -> None:
+            self.told.append(("stage", name))
+
+        def on_batch(self) -> None:
+            self.told.append(("batch",))
+
+        def on_noise(self, done: int, total: int) -> None:
+            self.told.append(("noise", total))
+
+        def on_step(self, step: int, steps: int, loss: float) -> None:
+            self.told.append(("step", step, steps))
+
+    watchers = [Recorder(), Recorder()]
+    for watcher, rows in zip(watchers, (60, 119), strict=True):
+        simulacra.fit(tiny.people(rows), out=f"run{rows}", device="cpu", watcher=watcher, **arguments())
+    assert watchers[0].told == watchers[1].told
+    kinds = {told[0] for told in watchers[0].told}
+    assert kinds == {"stage", "batch", "noise", "step"}
+
+
+def interrupt_certificate(monkeypatch: pytest.MonkeyPatch) -> None:
+    import simulacra.privacy.certificate as certificate
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(certificate, "write_certificate", fail)
+
+
+def interrupt_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    from simulacra.privacy.noise import NoiseSource
+
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NoiseSource, "exact", fail)
+
+
+@pytest.mark.parametrize("interrupt", [interrupt_certificate, interrupt_noise])
+def test_a_release_that_was_interrupted_is_resumed(
+    interrupt: Callable[[pytest.MonkeyPatch], None], work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        interrupt(patch)
+        with pytest.raises(KeyboardInterrupt):
+            simulacra.release(tiny.people(), out="run", **arguments())
+    with pytest.raises(OutputError, match="exists already"):
+        simulacra.release(tiny.people(), out="run", **arguments())
+    with pytest.raises(PlanError, match="other settings"):
+        simulacra.release(tiny.people(), out="run", resume=True, **arguments(epsilon=1.0))
+    run = simulacra.release(tiny.people(), out="run", resume=True, **arguments())
+    assert run.verify().ok
+
+
+def test_a_folder_that_another_process_made_in_the_meantime_is_not_removed(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two runs racing for one name: the one that comes second must not clear away the first."""
+    genuine = Path.mkdir
+
+    def mkdir(self: Path, *words: Any, **more: Any) -> None:
+        if self.name == "run" and not self.exists():
+            genuine(self)
+            (self / "run.json").write_text("of the other process")
+        genuine(self, *words, **more)
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    with pytest.raises(OutputError, match="run"):
+        simulacra.release(tiny.people(), out="run", **arguments())
+    assert (work / "run" / "run.json").read_text() == "of the other process"
+
+
+def test_the_ledger_is_named_after_the_data_file_and_must_be_named_for_data_in_memory(work: Path) -> None:
+    tiny.people().to_csv("people.2024.csv", index=False)
+    assert simulacra.release("people.2024.csv", out="run", **arguments(ledger=None)).facts["ledger"] == "people"
+    assert (work / "people.ledger").exists()
+    with pytest.raises(LedgerError, match="name a ledger"):
+        simulacra.release(tiny.people(), out="other", **arguments(ledger=None))
+
+
+def test_the_certificate_lists_what_was_assumed_public(work: Path) -> None:
+    from dataclasses import replace
+
+    schema = replace(tiny.schema(tiny.PEOPLE), rows=120)
+    declared = simulacra.release(tiny.people(), out="declared", **arguments(schema=schema)).certificate
+    silent = simulacra.release(tiny.people(), out="silent", **arguments()).certificate
+    assert any("120" in line for line in declared["assumed_public"])
+    assert any("not the number of records" in line for line in silent["assumed_public"])
+    assert any("person" in line for line in silent["assumed_public"])
+
+
+def test_a_frame_with_an_index_and_other_types_is_read_like_any_other(work: Path) -> None:
+    frame = tiny.people().set_index(pd.Index(range(1000, 1120)))
+    frame["town"] = frame["town"].astype("category")
+    run = simulacra.fit(frame, out="run", device="cpu", **arguments())
+    assert json.loads((run.folder / "training.json").read_text())["device"] == "cpu"
