@@ -9,7 +9,7 @@ Read them in this order:
     records, sealed, summing
                   private records, clamped to the schema, and clipped sums of them
     noise         exact and fast Gaussian noise, Poisson samples; from the operating system, never seeded
-    ledger        what was spent, for ever; durable before noise is drawn
+    chain, ledger what was spent, for ever, in a hash-chained file; durable before noise is drawn
     vault         plan check, ledger, sum, noise, release; in that order
     discovery     unlisted categories, by noisy counts and a threshold
     release, certificate, durable

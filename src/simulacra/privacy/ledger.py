@@ -7,8 +7,7 @@ One line is one entry:
     ask       a reserved step is about to be answered; durable before its noise is drawn
     answer    the hash of what was released
 
-Each entry holds the hash of the one before it, and `FILE.head` holds the last entry's number and hash, so that edits
-and truncation show. A line without an end is a write that never finished: nothing was spent on it, and it is dropped.
+The entries are hash-chained (see `chain`), so that edits and truncation show.
 
 A cap is a privacy filter, fixed when the ledger is made, so that plans may be chosen after seeing earlier releases:
 `gaussian` adds up 1 / multiplier^2 and takes full-data releases only; `renyi` adds up Renyi curves and takes all.
@@ -17,26 +16,18 @@ Without a cap the total is an odometer reading, not a guarantee fixed in advance
 
 from __future__ import annotations
 
-import datetime as dt
-import hashlib
-import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from filelock import FileLock, Timeout
-
-from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, LedgerLocked, OutputError
+from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, OutputError
 from simulacra.privacy import accountant
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency, Budget
-from simulacra.privacy.durable import canonical, sync_folder, write_durably
+from simulacra.privacy.chain import Chain, Entries
 
 FORMAT = 1
-GENESIS = "0" * 64
 ORDERS = (1.25, 1.5, 1.75, *range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
 Filter = Literal["gaussian", "renyi"]
 
@@ -62,11 +53,11 @@ class Ledger:
 
     def __init__(self, path: str | Path, *, wait_seconds: float = 10.0) -> None:
         self.path = Path(path)
-        self.wait_seconds = wait_seconds
+        self._chain = Chain(path=self.path, wait_seconds=wait_seconds)
         if not self.path.exists():
             raise LedgerError(f'no ledger "{self.path}"; make one with: simulacra ledger create {self.path}')
-        with self._locked():
-            self._read()
+        with self._chain.locked():
+            self._chain.read()
 
     @classmethod
     def create(
@@ -88,13 +79,13 @@ class Ledger:
         except OSError as error:
             raise OutputError(f'cannot make the folder of ledger "{path}": {error.strerror}') from None
         ledger = object.__new__(cls)
-        ledger.path, ledger.wait_seconds = path, wait_seconds
-        with ledger._locked():
+        ledger.path, ledger._chain = path, Chain(path=path, wait_seconds=wait_seconds)
+        with ledger._chain.locked():
             if path.exists() and path.read_bytes().count(b"\n"):
                 raise LedgerError(f'ledger "{path}" exists already; use it, or choose another name')
-            if Path(f"{path}.head").exists():  # a head is only ever written after a complete first line
+            if ledger._chain.head_path.exists():  # a head is only ever written after a complete first line
                 raise LedgerBroken(f'ledger "{path}" is gone but its .head file is there; restore both from a backup')
-            ledger._append(
+            ledger._chain.append(
                 [],
                 kind="open",
                 format=FORMAT,
@@ -121,10 +112,10 @@ class Ledger:
 
     # -- what it says ---------------------------------------------------------------------------------------------
 
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> Entries:
         """All entries, checked."""
-        with self._locked():
-            return self._read()
+        with self._chain.locked():
+            return self._chain.read()
 
     @property
     def name(self) -> str:
@@ -167,8 +158,8 @@ class Ledger:
 
     def allow(self, events: Sequence[Event]) -> None:
         """Raise CapExceeded if these events would pass the cap; write nothing."""
-        with self._locked():
-            self._allow(self._read(), events)
+        with self._chain.locked():
+            self._allow(self._chain.read(), events)
 
     def reserve(self, run: str, steps: Sequence[str], events: Sequence[Event], *, at_most: int | None = None) -> str:
         """Spend events: checked against the cap and on the disk before this returns. Gives the entry's hash.
@@ -176,34 +167,34 @@ class Ledger:
         `at_most` is the number of releases of each step that the run's plan holds: two processes that resume the same
         training loop cannot share it out twice.
         """
-        with self._locked():
-            entries = self._read()
+        with self._chain.locked():
+            entries = self._chain.read()
             self._allow(entries, events)
             for step, event in zip(steps, events, strict=True):
                 if at_most is not None and _reserved(entries, run, step) + event.count > at_most:
                     raise LedgerError(f'step "{step}" of run "{run}" is being used by another process; let it finish')
-            return self._append(
+            return self._chain.append(
                 entries, kind="reserve", run=run, steps=list(steps), events=[event.to_json() for event in events]
             )
 
     def ask(self, run: str, step: str, event: Event) -> None:
         """Note, durably, that a reserved step is about to be answered; a reservation pays for one answer only."""
-        with self._locked():
-            entries = self._read()
+        with self._chain.locked():
+            entries = self._chain.read()
             if _asked(entries, run, step, event) >= _reserved(entries, run, step, event):
                 raise LedgerError(
                     f'step "{step}" of run "{run}" is not reserved, or another process has asked it; resume the run'
                 )
-            self._append(entries, kind="ask", run=run, step=step, event=event.to_json())
+            self._chain.append(entries, kind="ask", run=run, step=step, event=event.to_json())
 
     def answer(self, run: str, step: str, sha256: str) -> None:
         """Note what was released."""
-        with self._locked():
-            self._append(self._read(), kind="answer", run=run, step=step, sha256=sha256)
+        with self._chain.locked():
+            self._chain.append(self._chain.read(), kind="answer", run=run, step=step, sha256=sha256)
 
     # -- how ------------------------------------------------------------------------------------------------------
 
-    def _allow(self, entries: list[dict[str, Any]], events: Sequence[Event]) -> None:
+    def _allow(self, entries: Entries, events: Sequence[Event]) -> None:
         adjacency = Adjacency(entries[0]["adjacency"])
         if any(event.adjacency is not adjacency for event in events):
             raise LedgerError(f'ledger "{self.path}" counts under {adjacency}; use that relation, or another ledger')
@@ -229,78 +220,6 @@ class Ledger:
                 f"{cap.epsilon:g} and {before:.4g} is spent; ask for less, or stop here"
             )
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        lock = FileLock(f"{self.path}.lock", timeout=self.wait_seconds)
-        try:
-            lock.acquire()
-        except Timeout:
-            raise LedgerLocked(f'ledger "{self.path}" is in use by another process; wait for it to finish') from None
-        except OSError as error:
-            raise LedgerError(f'cannot lock ledger "{self.path}": {error.strerror}') from None
-        try:
-            yield
-        finally:
-            lock.release()
-
-    def _read(self) -> list[dict[str, Any]]:
-        """All complete entries, after checking every hash and the head."""
-        try:
-            content = self.path.read_bytes()
-            head_path = Path(f"{self.path}.head")
-            head = _parse_head(head_path.read_bytes()) if head_path.exists() else None
-        except ValueError:
-            raise LedgerBroken(f'ledger "{self.path}": its .head file was changed; restore both from backup') from None
-        except OSError as error:
-            raise LedgerError(f'cannot read ledger "{self.path}": {error.strerror}') from None
-        lines = content.split(b"\n")[:-1]  # what follows the last line end is a write that never finished
-        entries: list[dict[str, Any]] = []
-        previous = GENESIS
-        for number, line in enumerate(lines):
-            entry = _parse(line, number, previous)
-            if entry is None:
-                raise LedgerBroken(
-                    f'ledger "{self.path}": line {number + 1} was changed; restore the ledger from a backup'
-                )
-            entries.append(entry)
-            previous = entry["hash"]
-        if head is None and len(entries) > 1:
-            raise LedgerBroken(f'ledger "{self.path}": its .head file is missing; restore both from a backup')
-        if head is not None and (head[0] >= len(entries) or entries[head[0]]["hash"] != head[1]):
-            raise LedgerBroken(f'ledger "{self.path}": entries at its end are missing; restore it from a backup')
-        if not entries:
-            raise LedgerBroken(f'ledger "{self.path}" is empty; delete it if it was never used, else restore a backup')
-        return entries
-
-    def _append(self, entries: list[dict[str, Any]], **values: Any) -> str:
-        """Write one entry and the new head, each on the disk before the next thing happens."""
-        entry = {
-            **values,
-            "sequence": len(entries),
-            "previous": entries[-1]["hash"] if entries else GENESIS,
-            "time": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-        }
-        entry["hash"] = _hash(entry)
-        line = (canonical(entry) + "\n").encode()
-        try:
-            with open(self.path, "ab") as file:
-                whole = sum(len(canonical(e)) + 1 for e in entries)
-                file.truncate(whole)  # drop an unfinished line, if a crash left one
-                try:
-                    file.write(line)
-                    file.flush()
-                    os.fsync(file.fileno())
-                except OSError:
-                    file.truncate(whole)
-                    raise
-            sync_folder(self.path.parent)
-        except OSError as error:
-            raise OutputError(
-                f'cannot write ledger "{self.path}": {error.strerror}; nothing was spent; free some space'
-            ) from None
-        write_durably(Path(f"{self.path}.head"), _head(entry["sequence"], entry["hash"]))
-        return str(entry["hash"])
-
 
 def renyi_epsilon(events: Sequence[Event], delta: float) -> float:
     """Epsilon of adaptively chosen events by adding up Renyi curves: what a `renyi` cap compares with its epsilon."""
@@ -325,14 +244,14 @@ def _total_epsilon(cap: dict[str, Any] | None, events: list[Event], delta: float
     return accountant.epsilon(events, delta)
 
 
-def _cap(entries: list[dict[str, Any]]) -> Budget | None:
+def _cap(entries: Entries) -> Budget | None:
     cap = entries[0]["cap"]
     if cap is None:
         return None
     return Budget(epsilon=cap["epsilon"], delta=cap["delta"], adjacency=Adjacency(entries[0]["adjacency"]))
 
 
-def _reserved(entries: list[dict[str, Any]], run: str, step: str, like: Event | None = None) -> int:
+def _reserved(entries: Entries, run: str, step: str, like: Event | None = None) -> int:
     return sum(
         int(event["count"])
         for entry in entries
@@ -342,7 +261,7 @@ def _reserved(entries: list[dict[str, Any]], run: str, step: str, like: Event | 
     )
 
 
-def _asked(entries: list[dict[str, Any]], run: str, step: str, like: Event | None = None) -> int:
+def _asked(entries: Entries, run: str, step: str, like: Event | None = None) -> int:
     return sum(
         entry["kind"] == "ask"
         and (entry["run"], entry["step"]) == (run, step)
@@ -351,39 +270,5 @@ def _asked(entries: list[dict[str, Any]], run: str, step: str, like: Event | Non
     )
 
 
-def _events(entries: list[dict[str, Any]]) -> list[Event]:
+def _events(entries: Entries) -> list[Event]:
     return [Event.from_json(event) for entry in entries if entry["kind"] == "reserve" for event in entry["events"]]
-
-
-def _hash(entry: dict[str, Any]) -> str:
-    return hashlib.sha256(canonical({k: v for k, v in entry.items() if k != "hash"}).encode()).hexdigest()
-
-
-def _parse(line: bytes, number: int, previous: str) -> dict[str, Any] | None:
-    """An entry, or None if the line is not exactly what was written there."""
-    try:
-        entry = json.loads(line)
-        genuine = (
-            canonical(entry).encode() == line
-            and entry["sequence"] == number
-            and entry["previous"] == previous
-            and entry["hash"] == _hash(entry)
-            and (entry["kind"] == "open") == (number == 0)
-        )
-    except (ValueError, KeyError, TypeError):
-        return None
-    return entry if genuine else None
-
-
-def _head(sequence: int, digest: str) -> bytes:
-    return (canonical({"sequence": sequence, "hash": digest}) + "\n").encode()
-
-
-def _parse_head(content: bytes) -> tuple[int, str]:
-    """Number and hash of the last entry; ValueError if this is not exactly what was written."""
-    head = json.loads(content)
-    if not isinstance(head, dict) or set(head) != {"sequence", "hash"} or not isinstance(head["sequence"], int):
-        raise ValueError
-    if content != _head(head["sequence"], head["hash"]) or head["sequence"] < 0:
-        raise ValueError
-    return head["sequence"], head["hash"]

@@ -15,7 +15,7 @@ from filelock import FileLock
 from invented import damage
 
 from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, LedgerLocked, OutputError, PlanError
-from simulacra.privacy import ledger as ledger_module
+from simulacra.privacy import chain as chain_module
 from simulacra.privacy.accountant import Event, calibrate, epsilon
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
@@ -315,7 +315,7 @@ def test_a_full_disk_while_writing_leaves_a_valid_ledger(
 
     before = ledger.entries()
     with monkeypatch.context() as patch:
-        patch.setattr(ledger_module, "open", open_on_full_disk, raising=False)
+        patch.setattr(chain_module, "open", open_on_full_disk, raising=False)
         with pytest.raises(OutputError, match="nothing was spent"):
             ledger.reserve("next", ["sum"], [FULL])
     assert Ledger(path).entries() == before
