@@ -150,7 +150,7 @@ def test_delta_stays_below_one_over_the_declared_rows() -> None:
     schema = Schema(columns=(Boolean(name="x"),), rows=1000)
     schema.check_delta(9e-4)
     for delta in (1e-3, 0.5):
-        with pytest.raises(SchemaError, match=r"must be below 1 / rows = 0\.001; try 0\.0001"):
+        with pytest.raises(BudgetError, match=r"must be below 1 / rows = 0\.001; try 0\.0001"):
             schema.check_delta(delta)
     Schema(columns=(Boolean(name="x"),)).check_delta(0.5)
 
