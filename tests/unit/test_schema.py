@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulacra.errors import OutputError, SchemaError
+from simulacra.errors import BudgetError, OutputError, SchemaError
 from simulacra.schema import Boolean, Categorical, Column, Datetime, ImageShape, Numeric, Schema
 from simulacra.schema.toml import from_mapping, to_mapping
 
