@@ -1,14 +1,13 @@
 """The exact privacy of Gaussian noise (Balle and Wang 2018), as functions of mu = sensitivity / noise std.
 
 Gaussian releases compose without loss: mu of several is the square root of the sum of their mu squared.
+scipy is imported late: a release can be read, and trained from, without it.
 """
 
 from __future__ import annotations
 
 import math
-
-from scipy.optimize import brentq
-from scipy.special import erfcx
+from collections.abc import Callable
 
 LARGEST_MU = 1e6
 """Above this there is no privacy to speak of, and floating point has nothing left to say."""
@@ -24,6 +23,8 @@ def delta_of(mu: float, epsilon: float) -> float:
         return 0.0
     if mu > LARGEST_MU:
         return 1.0
+    from scipy.special import erfcx
+
     low = (epsilon / mu - mu / 2) / math.sqrt(2)
     high = (epsilon / mu + mu / 2) / math.sqrt(2)
     if low < -5:  # erfcx overflows there; the first term is 1 to within 1e-12 and cannot cancel
@@ -42,7 +43,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     upper = 1.0
     while delta_of(mu, upper) > delta:
         upper *= 2
-    root = float(brentq(lambda epsilon: _log_ratio(delta_of(mu, epsilon), delta), 0.0, upper, xtol=1e-14, rtol=1e-13))
+    root = _root(lambda epsilon: _log_ratio(delta_of(mu, epsilon), delta), 0.0, upper)
     while delta_of(mu, root) > delta:
         root += 1e-12 + root * 1e-12
     return root
@@ -55,10 +56,16 @@ def mu_for(epsilon: float, delta: float) -> float:
         upper *= 2
         if upper > LARGEST_MU:
             return LARGEST_MU
-    root = float(brentq(lambda mu: _log_ratio(delta_of(mu, epsilon), delta), lower, upper, xtol=1e-15, rtol=1e-13))
+    root = _root(lambda mu: _log_ratio(delta_of(mu, epsilon), delta), lower, upper)
     while delta_of(root, epsilon) > delta:
         root *= 1 - 1e-12
     return root
+
+
+def _root(function: Callable[[float], float], lower: float, upper: float) -> float:
+    from scipy.optimize import brentq
+
+    return float(brentq(function, lower, upper, xtol=1e-15, rtol=1e-13))
 
 
 def _log_ratio(value: float, target: float) -> float:
