@@ -7,19 +7,8 @@ import sys
 from pathlib import Path
 
 ABSENT = [
-    "click",
-    "dp_accounting",
-    "filelock",
-    "jinja2",
-    "opendp",
-    "pandas",
-    "PIL",
-    "pyarrow",
-    "rich",
-    "scipy",
-    "sklearn",
-    "tomli_w",
-    "xgboost",
+    *("click", "dp_accounting", "filelock", "jinja2", "opendp", "pandas", "PIL"),
+    *("pyarrow", "rich", "scipy", "sklearn", "tomli_w", "xgboost"),
 ]
 
 PROGRAM = """

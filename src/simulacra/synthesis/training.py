@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.errors import PlanError, SettingError
-from simulacra.methods import make_method
+from simulacra.methods import DEFAULT, make_method
+from simulacra.privacy.budget import Adjacency
+from simulacra.schema import Schema
 from simulacra.synthesis.releasing import release
 from simulacra.synthesis.run import Run, check_seed
 from simulacra.synthesis.watching import Watcher
@@ -60,18 +62,45 @@ def train(
 def fit(
     data: Any,
     *,
+    schema: Schema | str | Path,
+    method: str = DEFAULT,
+    epsilon: float | None,
+    delta: float | None,
+    adjacency: str | Adjacency,
+    out: str | Path,
+    ledger: str | Path | None = None,
+    label: str | None = None,
+    settings: Mapping[str, Any] | None = None,
     seed: int = 0,
     device: str = "auto",
+    not_private: bool = False,
+    resume: bool = False,
     watcher: Watcher | None = None,
-    **arguments: Any,
 ) -> Run:
-    """Release, then train: see `release` for the arguments.
+    """Release, then train. `data` is a path, a DataFrame, an Arrow table, or images and labels as arrays.
 
     run = fit("patients.csv", schema="schema.toml", epsilon=1.0, delta=1e-5, adjacency="add-remove", out="run")
+
+    The adjacency has no default: choose "add-remove" or "replace-one". See `release` and `train` for the rest.
     """
     device = pick_device(device)
     check_seed(seed)
-    return train(release(data, watcher=watcher, **arguments), seed=seed, device=device, watcher=watcher)
+    run = release(
+        data,
+        schema=schema,
+        method=method,
+        epsilon=epsilon,
+        delta=delta,
+        adjacency=adjacency,
+        out=out,
+        ledger=ledger,
+        label=label,
+        settings=settings,
+        not_private=not_private,
+        resume=resume,
+        watcher=watcher,
+    )
+    return train(run, seed=seed, device=device, watcher=watcher)
 
 
 def pick_device(name: str) -> str:
