@@ -26,12 +26,25 @@ def say(text: str = "") -> None:
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a plain table: first column to the left, the others to the right."""
+    """Print a plain table: numbers to the right, words to the left."""
     cells = [[str(cell) for cell in row] for row in (headings, *rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headings))]
+    numeric = [all(_is_number(row[i]) for row in cells[1:]) for i in range(len(headings))]
     for number, row in enumerate(cells):
-        line = "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        padded = [
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(row, widths, numeric, strict=True)
+        ]
+        line = "  ".join(padded).rstrip()
         click.echo("  " + (click.style(line, bold=True) if number == 0 else line))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def not_private_banner() -> None:

@@ -63,6 +63,10 @@ class Vault:
                 release = Release.load(folder, name)
                 if (release.step, release.event, release.noise_std) != (name, planned.event, planned.noise_std):
                     raise PlanError(f'"{name}" in "{folder}" was released under another plan; use a new folder')
+                if not ledger.asked(run, name, planned.event):
+                    raise PlanError(
+                        f'ledger "{ledger.path}" knows nothing of "{name}" in "{folder}"; use its own ledger'
+                    )
                 self._answered[name] = release
         self._reserve_what_is_missing()
 

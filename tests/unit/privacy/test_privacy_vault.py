@@ -184,6 +184,15 @@ def test_a_reservation_of_a_noisier_plan_does_not_pay_for_a_clearer_answer(tmp_p
     assert Ledger(tmp_path / "data.ledger").total().epsilon >= 5.0 * 0.999
 
 
+def test_a_run_is_not_resumed_under_a_ledger_that_never_paid_for_it(tmp_path: Path) -> None:
+    """Else a release could be carried over to a fresh ledger, which would then be short of it."""
+    open_vault(tmp_path, one_shot_plan()).ask("inputs", Inputs())
+    for file in tmp_path.glob("data.ledger*"):
+        file.unlink()
+    with pytest.raises(PlanError, match="knows nothing"):
+        open_vault(tmp_path, one_shot_plan(), resume=True)
+
+
 def test_a_run_is_not_resumed_under_another_plan(tmp_path: Path) -> None:
     open_vault(tmp_path, one_shot_plan()).ask("inputs", Inputs())
     other = one_shot_plan(Budget(epsilon=2.0, delta=1e-5, adjacency=Adjacency.ADD_REMOVE))
