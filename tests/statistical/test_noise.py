@@ -235,3 +235,12 @@ def test_an_empty_poisson_sample_is_allowed() -> None:
 def test_no_records_give_an_empty_sample_and_rate_one_gives_all() -> None:
     assert NoiseSource().poisson(0, 0.5, CPU).shape == (0,)
     assert NoiseSource().poisson(50, 1.0, CPU).tolist() == list(range(50))
+
+
+def test_the_fast_sampler_has_more_streams_than_anyone_can_try() -> None:
+    """torch's CPU generator keeps 32 bits of a seed: streams that differ in the high bits only would be the same."""
+    like = torch.zeros(64, dtype=torch.float64)
+    low, high = NoiseSource(seed=1), NoiseSource(seed=1 + 2**40)
+    assert not torch.equal(low.fast(like, 1.0), high.fast(like, 1.0))
+    cpu = torch.device("cpu")
+    assert not torch.equal(low.poisson(4096, 0.5, cpu), high.poisson(4096, 0.5, cpu))

@@ -96,7 +96,7 @@ def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: 
 
     with progress(as_json) as watcher:
         trained = make(run, seed=seed, device=device, settings=parse_assignments(settings), watcher=watcher)
-    _announce(trained, as_json, f"next: simulacra sample {run} -n 1000 --out samples.csv")
+    _announce(trained, as_json, _sample_hint(trained))
 
 
 @click.command()
@@ -109,7 +109,7 @@ def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
 
     with progress(as_json) as watcher:
         run = make(**_release_arguments(arguments), seed=seed, device=device, watcher=watcher)
-    _announce(run, as_json, f"next: simulacra sample {run.folder} -n 1000 --out samples.csv")
+    _announce(run, as_json, _sample_hint(run))
 
 
 @click.command()
@@ -139,6 +139,11 @@ def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     settings = parse_assignments(arguments.pop("settings"))
     ledger = ledger_name(name, arguments["ledger"])
     return {**arguments, "data": data, "schema": schema, "settings": settings, "ledger": ledger}
+
+
+def _sample_hint(run: Any) -> str:
+    kind = "npz" if run.schema.image else "csv"
+    return f"next: simulacra sample {run.folder} -n 1000 --out samples.{kind}"
 
 
 def _announce(run: Any, as_json: bool, hint: str) -> None:

@@ -49,8 +49,16 @@ def ledger() -> None:
     show_default=True,
     help="How a cap adds up: gaussian is tight and takes full-data releases; renyi takes training loops too.",
 )
+@click.option("--failure-delta", type=float, help="Set aside on top of delta, for private schema drafts.")
 def create(
-    path: str, epsilon: float | None, delta: float, adjacency: str, as_json: bool, name: str | None, cap_filter: str
+    path: str,
+    epsilon: float | None,
+    delta: float,
+    adjacency: str,
+    as_json: bool,
+    name: str | None,
+    cap_filter: str,
+    failure_delta: float | None,
 ) -> None:
     """Make a ledger; with --epsilon, one that refuses to pass that cap for ever."""
     from simulacra.privacy.budget import Adjacency, Budget
@@ -59,7 +67,12 @@ def create(
     relation = Adjacency.parse(adjacency)
     cap = None if epsilon is None else Budget(epsilon=epsilon, delta=delta, adjacency=relation)
     made = Ledger.create(
-        path, adjacency=relation, name=name, cap=cap, cap_filter="renyi" if cap_filter == "renyi" else "gaussian"
+        path,
+        adjacency=relation,
+        name=name,
+        cap=cap,
+        cap_filter="renyi" if cap_filter == "renyi" else "gaussian",
+        failure_delta=failure_delta,
     )
     if as_json:
         emit({"ledger": path, "name": made.name, "adjacency": str(relation), "cap": epsilon})

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from simulacra.data.readers import TableReader
+from simulacra.data.readers import TableReader, close_name
 from simulacra.errors import SchemaError, suggestion
 
 TYPES = ("numeric", "integer", "categorical", "boolean", "datetime")
@@ -38,15 +38,16 @@ def declared_columns(
     data: Any, reader: TableReader, *, types: Mapping[str, str], label: str | None
 ) -> tuple[DeclaredColumn, ...]:
     """The columns of `data`, which `reader` has opened; `types` wins over the metadata, and a label is a category."""
+    reader.check()  # a quote that is never closed makes a header of many rows, and the messages name columns
     for name, kind in types.items():
         if name not in reader.names:
             raise SchemaError(
-                f'--type {name}={kind}: no column "{name}" in {reader.where}{suggestion(name, reader.names)}'
+                f'--type {name}={kind}: no column "{name}" in {reader.where}{close_name(name, reader.names)}'
             )
         if kind not in TYPES:
             raise SchemaError(f'--type {name}={kind}: unknown type "{kind}"{suggestion(kind, TYPES)}')
     if label is not None and label not in reader.names:
-        raise SchemaError(f'no column "{label}" in {reader.where}{suggestion(label, reader.names)}')
+        raise SchemaError(f'no column "{label}" in {reader.where}{close_name(label, reader.names)}')
     stored = {name: _plain(kind) for name, kind in (reader.types or {}).items()}
     guessed = {name: _type_of(kind, is_label=name == label) for name, kind in stored.items()}
     chosen = {name: types.get(name) or guessed.get(name) for name in reader.names}

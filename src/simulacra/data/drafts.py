@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import tomli_w
 
-from simulacra.data.readers import SUFFIXES, open_table
-from simulacra.errors import SchemaError, suggestion
+from simulacra.data.readers import SUFFIXES, close_name, open_table
+from simulacra.errors import SchemaError
 from simulacra.schema.toml import BLANK
 
 _HEAD = f"""\
@@ -52,8 +52,9 @@ def draft(data: Any, *, label: str | None = None) -> str:
     if _is_images(data):
         return _draft_images(data)
     reader = open_table(data)
+    reader.check()  # a quote that is never closed makes a header of many rows
     if label is not None and label not in reader.names:
-        raise SchemaError(f'no column "{label}" in {reader.where}{suggestion(label, reader.names)}')
+        raise SchemaError(f'no column "{label}" in {reader.where}{close_name(label, reader.names)}')
     text = _HEAD + _LABEL
     text += f"label = {_quoted(label)}\n" if label is not None else '# label = "NAME"\n'
     for name in reader.names:

@@ -101,11 +101,12 @@ class GeometricSource:
         self._reader.check()
         for batch in self._reader.batches([column.name for column in self.columns], self._batch_rows):
             for at, column in enumerate(self.columns):
-                array = plain(batch.column(at))
+                array = batch.column(at)
                 try:
                     array.validate(full=True)  # Parquet does not promise that its texts are UTF-8
                 except pa.ArrowInvalid:
                     raise DataError(f'{self._reader.where}: column "{column.name}" is damaged or not UTF-8') from None
+                array = plain(array)
                 if column.ordered:
                     _bins(array, column)
                 else:

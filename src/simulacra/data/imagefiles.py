@@ -188,12 +188,14 @@ class FolderImages(ImageReader):
         from PIL import Image
 
         where = f'image file "{file}"'
+        deep = False
         try:
             with Image.open(file, formats=("PNG", "JPEG")) as image:
-                found = (image.height, image.width, 1 if image.mode in ("1", "L", "I", "I;16", "F") else 3)
-                if shape is None:
+                found = (image.height, image.width, 1 if image.mode in ("1", "L") else 3)
+                deep = image.mode.startswith(("I", "F"))
+                if shape is None and not deep:
                     return np.zeros((0, 0, 0), dtype=np.uint8), found
-                if found[:2] == shape[:2]:
+                if shape is not None and not deep and found[:2] == shape[:2]:
                     pixels = np.asarray(image.convert("L" if shape[2] == 1 else "RGB"), dtype=np.uint8)
                     return pixels.reshape(shape), found
         except Exception as error:
@@ -202,6 +204,8 @@ class FolderImages(ImageReader):
             raise DataError(
                 f"{where} is not a PNG or JPEG image, or is cut short; get a fresh copy or remove it"
             ) from None
+        if deep or shape is None:  # a conversion would cut most values to white
+            raise DataError(f"{where} has more than 8 bits per channel; save it with 8 bits per channel")
         raise DataError(
             f"{where} is {found[0]} x {found[1]}, the schema says {shape[0]} x {shape[1]}; bring all images to one size"
         )

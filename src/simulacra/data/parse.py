@@ -135,26 +135,32 @@ def _finish(values: Floats, missing: Flags) -> Parsed:
 def plain(array: Any) -> Any:
     """One contiguous array of a plain type: chunks joined, dictionaries and views resolved, bytes as text."""
     if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-        if isinstance(array, pa.ChunkedArray):  # what Arrow gives for very long texts
-            array = pa.concat_arrays([chunk.cast(_large(chunk.type)) for chunk in array.chunks])
+        if array.num_chunks > 1:
+            return pa.concat_arrays([plain(chunk) for chunk in array.chunks])
+        array = array.chunk(0) if array.num_chunks else array.combine_chunks()
     if isinstance(array, pa.ExtensionArray):
-        array = array.storage
+        return plain(array.storage)
     if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
+        return plain(array.dictionary).take(array.indices)
     if pa.types.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
+        rows = np.arange(array.offset, array.offset + len(array))
+        runs = np.searchsorted(array.run_ends.to_numpy(), rows, side="right")
+        return plain(array.values).take(pa.array(runs, pa.int64()))
     if _is_bytes(array.type):
-        # Row by row on purpose: a cast would refuse the whole column for one bad byte.
-        decoded = [None if item is None else item.decode("utf-8", "replace") for item in array.to_pylist()]
-        array = pa.array(decoded, pa.large_string())
-    if is_text(array.type) and array.type != pa.large_string():
-        array = array.cast(pa.large_string())
+        return _decoded(array)
+    if is_text(array.type):
+        try:
+            array.validate(full=True)  # texts that are not UTF-8: Parquet files and buffers can hold them
+        except pa.ArrowInvalid:
+            return _decoded(array.cast(pa.binary_view() if array.type == pa.string_view() else pa.large_binary()))
+        return array if array.type == pa.large_string() else array.cast(pa.large_string())
     return array
 
 
-def _large(kind: Any) -> Any:
-    return pa.large_string() if is_text(kind) else kind
+def _decoded(array: Any) -> Any:
+    """Bytes as texts, row by row on purpose: a cast would refuse the whole column for one bad byte."""
+    decoded = [None if item is None else item.decode("utf-8", "replace") for item in array.to_pylist()]
+    return pa.array(decoded, pa.large_string())
 
 
 def is_text(kind: Any) -> bool:
@@ -176,13 +182,20 @@ def as_texts(array: Any) -> Any:
     if is_text(kind):
         return array
     if pa.types.is_nested(kind):
-        return pc.if_else(array.is_null(), pa.scalar(None, pa.large_string()), "(nested)")
+        return _unlisted(array)
     if pa.types.is_timestamp(kind):
         moments = array.cast(pa.int64()).cast(pa.timestamp(kind.unit)).cast(pa.timestamp("us"), safe=False)
         return pc.replace_substring_regex(moments.cast(pa.large_string()), r"\.000000$", "")
     if pa.types.is_duration(kind):
         array = array.cast(pa.int64())
-    return array.cast(pa.large_string())
+    try:
+        return array.cast(pa.large_string())
+    except pa.ArrowNotImplementedError:  # by the type alone, such as intervals of months and days
+        return _unlisted(array)
+
+
+def _unlisted(array: Any) -> Any:
+    return pc.if_else(array.is_null(), pa.scalar(None, pa.large_string()), "(nested)")
 
 
 def _floats(array: Any) -> Floats:
@@ -253,7 +266,7 @@ def _iso_seconds(texts: Any) -> Floats:
         pc.if_else(pc.is_in(zone, value_set=pa.array(["", "Z"], zone.type)), "+00", zone), ":", ""
     )
     zone_numbers = np.nan_to_num(_floats(pc.replace_substring_regex(zone, r"^\+", "")))
-    short = np.abs(zone_numbers) < 24
+    short = _floats(pc.utf8_length(zone)) == 3  # +HH, else +HHMM
     offset = np.where(short, zone_numbers * 3600, np.trunc(zone_numbers / 100) * 3600 + np.fmod(zone_numbers, 100) * 60)
     leap = (year % 4 == 0) & ((year % 100 != 0) | (year % 400 == 0))
     lengths = np.array([31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], dtype=np.float64)

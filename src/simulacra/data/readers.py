@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import gzip
 import io
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -232,8 +233,13 @@ def series_to_arrow(series: Any) -> Any:
     plain = isinstance(dtype, np.dtype) and dtype.kind in "iufbMm" and dtype.itemsize <= 8
     known = isinstance(dtype, (pd.StringDtype, pd.BooleanDtype, pd.DatetimeTZDtype, pd.ArrowDtype))
     if plain or known or (not isinstance(dtype, np.dtype) and pd.api.types.is_numeric_dtype(dtype)):
-        array = pa.array(series, from_pandas=True)
-        return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        try:
+            array = pa.array(series, from_pandas=True)
+            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        except (UnicodeError, pa.ArrowException):
+            if not isinstance(dtype, pd.StringDtype):
+                raise
+            # A text that has no UTF-8: printed one by one below, which changes no other row.
     texts = [None if absent else _text(item) for item, absent in zip(series, series.isna(), strict=True)]
     return pa.array(texts, pa.large_string())
 
@@ -249,6 +255,27 @@ def _slices(batch: Any, rows: int) -> Iterator[Any]:
 
 
 def _refuse_duplicates(where: str, names: Sequence[str]) -> None:
-    for name in names:
-        if names.count(name) > 1:
-            raise DataError(f'{where} has two columns "{name}"; rename one')
+    # Without the names: those of a file without a header are its first record.
+    repeated = len(names) - len(set(names))
+    if repeated:
+        what = "a column name" if repeated == 1 else f"{repeated} column names"
+        raise DataError(f"{where} repeats {what}; give each column its own name in the header")
+
+
+def close_name(name: str, names: Iterable[str]) -> str:
+    """`; did you mean "x"?` for a column of the data that is nearly called `name`, else nothing.
+
+    Never a list of the columns: those of a file without a header are its first record, which is private.
+    """
+    wanted = _spelling(name)
+    scores = [
+        (difflib.SequenceMatcher(None, wanted, _spelling(other)).ratio(), other)
+        for other in names
+        if other.isprintable() and len(other) <= 2 * len(name)
+    ]
+    score, best = max(scores, default=(0.0, ""))
+    return f'; did you mean "{best}"?' if score >= 0.8 else ""
+
+
+def _spelling(name: str) -> str:
+    return name.lower().replace("_", "-").replace(" ", "-")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ import torch
 
 from simulacra.data import open_source
 from simulacra.data.encode import arrow_schema, decode
+from simulacra.errors import DataError
 from simulacra.schema import Schema
 
 if TYPE_CHECKING:
@@ -29,10 +31,12 @@ class Reference:
 
     @classmethod
     def load(cls, data: Any, schema: Schema) -> Reference:
-        """Read all rows of anything that `open_source` takes."""
-        parts = list(open_source(data, schema).batches())
-        inputs = torch.cat([part.inputs for part in parts]) if parts else torch.zeros(0, schema.inputs)
-        labels = torch.cat([part.labels for part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
+        """Read all rows of anything that `open_source` takes; none at all is a DataError."""
+        parts = [part for part in open_source(data, schema).batches() if len(part.labels)]
+        if not parts:
+            where = f'"{data}"' if isinstance(data, (str, Path)) else "the reference data"
+            raise DataError(f"{where} holds no records; give test records")
+        inputs, labels = torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts])
         return cls(schema=schema, inputs=inputs, labels=labels)
 
     def __len__(self) -> int:

@@ -10,8 +10,8 @@ import numpy as np
 
 from simulacra.data.encode import DAY, encode
 from simulacra.data.parse import Parsed, parse
-from simulacra.data.readers import open_table
-from simulacra.errors import DataError, SchemaError, suggestion
+from simulacra.data.readers import TableReader, close_name, open_table
+from simulacra.errors import DataError, SchemaError
 from simulacra.privacy.records import Records
 from simulacra.schema import Categorical, Column, Datetime, Numeric, Schema
 
@@ -31,7 +31,7 @@ class TableSource:
         self.schema = schema
         self._batch_rows = batch_rows
         self._reader = open_table(data)
-        _compare_columns(self._reader.where, self._reader.names, schema)
+        _compare_columns(self._reader, schema)
 
     def raw_batches(self) -> Iterator[Any]:
         """A fresh pass over the rows as Arrow record batches, not yet typed by the schema."""
@@ -94,17 +94,24 @@ def describe_problems(data: Any, schema: Schema) -> list[ColumnProblems]:
     return problems
 
 
-def _compare_columns(where: str, names: tuple[str, ...], schema: Schema) -> None:
+def _compare_columns(reader: TableReader, schema: Schema) -> None:
+    """Names that only the data know stay out of the messages: those of a file without a header are its first record."""
+    where, names = reader.where, reader.names
     known = [column.name for column in schema.columns]
+    if set(known) == set(names):
+        return
+    reader.check()  # a quote that is never closed makes a header of many rows
     for name in known:
         if name not in names:
-            raise DataError(f'{where} has no column "{name}", which the schema lists{suggestion(name, names)}')
+            hint = close_name(name, [other for other in names if other not in known])
+            if not hint and reader.types is None:
+                hint = "; its first line must name the columns"
+            raise DataError(f'{where} has no column "{name}", which the schema lists{hint}')
     extra = [name for name in names if name not in known]
     if extra:
-        listed = ", ".join(f'"{name}"' for name in extra[:5]) + (", ..." if len(extra) > 5 else "")
-        what, them = ("column", "it") if len(extra) == 1 else ("columns", "them")
+        what, them = ("1 column", "it") if len(extra) == 1 else (f"{len(extra)} columns", "them")
         raise DataError(
-            f"{where} has the {what} {listed}, not in the schema; add {them} to the schema or drop {them} from the data"
+            f"{where} has {what} that the schema does not list; add {them} to the schema or drop {them} from the data"
         )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.reference import Reference
-from simulacra.errors import SchemaError
+from simulacra.errors import SchemaError, SettingError
 from simulacra.evaluate.scores import Scores
 from simulacra.synthesis.run import Run
 
@@ -32,6 +32,8 @@ def evaluate_run(
     from simulacra.evaluate import evaluate_images, evaluate_table
 
     opened = run if isinstance(run, Run) else Run.load(run)
+    if rows is not None and rows < 1:
+        raise SettingError(f"rows must be at least 1, got {rows}")
     if opened.schema.image is not None and not opened.schema.labelled:
         raise SchemaError("images without a label cannot be scored by classifiers; list image.classes in the schema")
     reference = Reference.load(real, opened.schema)

@@ -21,6 +21,8 @@ from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
+MOST_PAIRS = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class DPMERF(ReleaseOnce):
@@ -47,6 +49,10 @@ class DPMERF(ReleaseOnce):
     def __post_init__(self) -> None:
         if self.pairs < 1 or not self.length_scales or min(self.length_scales) <= 0 or self.count_noise <= 0:
             raise SettingError("dp-merf: pairs, length_scales and count_noise must be positive")
+        if not 0 <= self.feature_seed < 2**63 or self.pairs > MOST_PAIRS:
+            raise SettingError(f"dp-merf: feature_seed must be from 0 to 2^63 - 1 and pairs at most {MOST_PAIRS:,}")
+        if min(self.length_scales, default=1.0) < 1e-6:
+            raise SettingError("dp-merf: a length scale below 1e-6 leaves nothing but noise; use one near 1")
 
     def suited_to(self, schema: Schema) -> Self:
         """Images take the paper's 10,000 features and a narrower kernel; tables need fewer features."""

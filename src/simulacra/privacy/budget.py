@@ -46,5 +46,5 @@ class Budget:
             object.__setattr__(self, "adjacency", Adjacency.parse(self.adjacency))
         if not (isinstance(self.epsilon, (int, float)) and math.isfinite(self.epsilon) and self.epsilon > 0):
             raise BudgetError(f"epsilon must be a positive, finite number, got {self.epsilon}; 1 is a common choice")
-        if not (isinstance(self.delta, (int, float)) and 0 < self.delta < 1):
+        if not (isinstance(self.delta, (int, float)) and 1e-300 < self.delta < 1):
             raise BudgetError(f"delta must be between 0 and 1, got {self.delta}; 1e-5 is a common choice")

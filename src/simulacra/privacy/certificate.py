@@ -21,6 +21,7 @@ from simulacra.privacy import accountant
 from simulacra.privacy.durable import canonical, write_durably
 from simulacra.privacy.noise import SOURCES
 from simulacra.privacy.plan import Plan
+from simulacra.privacy.query import Noise, discretisation_delta
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
@@ -43,26 +44,16 @@ def write_certificate(
     assumed_public: Sequence[str],
 ) -> dict[str, Any]:
     """State what was done in `folder`, whose releases and schema are already written there."""
-    loops = {str(planned.step.noise) for planned in plan.steps if planned.transient and plan.private}
-    sources = sorted({release.noise for release in releases} | loops)
-    void = "the noise was drawn from a fixed seed, for a test" if "seeded" in sources else None
-    events = (*plan.events, *plan.prior)
     budget = plan.budget
     statement: dict[str, Any] = {
         "kind": "simulacra certificate",
         "format": FORMAT,
-        "private": plan.private and void is None,
-        "statement": _words(plan, schema, void),
-        "void": void,
+        **_claims(plan, releases, schema),
         "epsilon": plan.epsilon(budget.delta) if budget else None,
         "delta": budget.delta if budget else None,
         "adjacency": str(plan.adjacency),
-        "unit": schema.unit,
-        "epsilon_rdp": _rdp(events, budget.delta) if budget else None,
-        "curve": _curve(events, budget.epsilon) if budget else [],
         "steps": [planned.to_json() for planned in plan.steps],
         "prior": [event.to_json() for event in plan.prior],
-        "noise_source": "; ".join(SOURCES[source] for source in sources),
         "assumed_public": list(assumed_public),
         "method": method,
         "settings": dict(settings),
@@ -74,6 +65,24 @@ def write_certificate(
     statement["digest"] = _digest(statement)
     write_durably(folder / FILE, _dump(statement))
     return statement
+
+
+def _claims(plan: Plan, releases: Sequence[Release], schema: Schema) -> dict[str, Any]:
+    """All that follows from plan, releases and schema, in words and numbers; the verifier works it out again."""
+    loops = {str(planned.step.noise) for planned in plan.steps if planned.transient and plan.private}
+    sources = sorted({release.noise for release in releases} | loops)
+    void = "the noise was drawn from a fixed seed, for a test" if "seeded" in sources else None
+    events = (*plan.events, *plan.prior)
+    budget = plan.budget
+    return {
+        "private": plan.private and void is None,
+        "statement": _words(plan, schema, void),
+        "void": void,
+        "unit": schema.unit,
+        "epsilon_rdp": _rdp(events, budget.delta) if budget else None,
+        "curve": _curve(events, plan.epsilon(budget.delta)) if budget else [],
+        "noise_source": "; ".join(SOURCES[source] for source in sources),
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +119,7 @@ def load_certificate(folder: Path) -> dict[str, Any]:
         statement = json.loads(path.read_bytes())
     except FileNotFoundError:
         raise CertificateError(f'no certificate at "{path}"; give a run folder or a certificate.json') from None
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         raise CertificateError(f'certificate "{path}" is not readable JSON; it was changed or cut off') from None
     if not isinstance(statement, dict) or statement.get("kind") != "simulacra certificate":
         raise CertificateError(f'"{path}" is not a simulacra certificate')
@@ -151,11 +160,12 @@ def _check_epsilon(statement: dict[str, Any], plan: Plan, problems: list[str]) -
     epsilon = accountant.epsilon(events, plan.budget.delta)
     if epsilon > statement["epsilon"] * (1 + 1e-9):
         problems.append(f"the events cost epsilon {epsilon:.6g}, the certificate claims {statement['epsilon']:.6g}")
-    problems.extend(
-        f"delta at epsilon {point['epsilon']:g} is understated"
-        for point in statement["curve"]
-        if accountant.delta(events, point["epsilon"]) > point["delta"] * (1 + 1e-6) + 1e-300
-    )
+    for planned in plan.steps:
+        step, charged = planned.step, planned.step.failure_delta
+        if step.noise is Noise.EXACT:
+            charged += discretisation_delta(step.size, planned.noise_std, epsilon)
+        if planned.event.failure_delta < charged * (1 - 1e-9):
+            problems.append(f'step "{step.name}" does not pay for its threshold and the grid of its noise')
     return epsilon
 
 
@@ -168,10 +178,29 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             problems.append(f'"{name}" is missing')
         elif _sha256(path) != claimed:
             problems.append(f'"{name}" was changed after it was certified')
-    if (folder / "schema.toml").is_file():
-        bought = [accountant.Event.from_json(event) for event in Schema.load(folder / "schema.toml").spent]
-        if plan.private and tuple(bought) != plan.prior:
-            problems.append("the prior events are not what the schema was bought with")
+    if "schema.toml" not in statement["files"]:
+        problems.append("the certificate does not name schema.toml")
+    problems.extend(
+        f'"releases/{path.name}" is not in the certificate'
+        for path in sorted((folder / "releases").glob("*"))
+        if f"releases/{path.name}" not in statement["files"]
+    )
+    schema = Schema.load(folder / "schema.toml")
+    bought = [accountant.Event.from_json(event) for event in schema.spent]
+    if plan.private and tuple(bought) != plan.prior:
+        problems.append("the prior events are not what the schema was bought with")
+    releases = _check_releases(statement, plan, folder, problems)
+    if len(releases) == sum(not planned.transient for planned in plan.steps) and not statement["void"]:
+        problems.extend(
+            f'"{name}" is not what follows from the events'
+            for name, value in _claims(plan, releases, schema).items()
+            if not _same(statement[name], value)
+        )
+
+
+def _check_releases(statement: dict[str, Any], plan: Plan, folder: Path, problems: list[str]) -> list[Release]:
+    """Whether every release is there and has the noise and the size that its step says; gives those that are."""
+    found = []
     for planned in plan.steps:
         if f"releases/{planned.step.name}.json" not in statement["files"]:
             if not planned.transient:
@@ -186,6 +215,21 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             problems.append(f'release "{planned.step.name}" has other noise than the plan says')
         if plan.private and release.noise != str(planned.step.noise):
             problems.append(f'release "{planned.step.name}" has noise from another source than the plan says')
+        if release.value.numel() != planned.step.size:
+            problems.append(f'release "{planned.step.name}" has another size than the plan says')
+        found.append(release)
+    return found
+
+
+def _same(claimed: Any, right: Any) -> bool:
+    """Equal, up to the last digits that another version of a library may compute differently."""
+    if isinstance(claimed, float) and isinstance(right, float):
+        return math.isclose(claimed, right, rel_tol=1e-4, abs_tol=1e-300)
+    if isinstance(claimed, list) and isinstance(right, list):
+        return len(claimed) == len(right) and all(map(_same, claimed, right))
+    if isinstance(claimed, dict) and isinstance(right, dict):
+        return claimed.keys() == right.keys() and all(_same(claimed[key], right[key]) for key in right)
+    return bool(claimed == right)
 
 
 def _named_files(releases: Sequence[Release]) -> list[str]:

@@ -10,25 +10,28 @@ One line is one entry:
 The entries are hash-chained (see `chain`), so that edits and truncation show.
 
 A cap is a privacy filter, fixed when the ledger is made, so that plans may be chosen after seeing earlier releases:
-`gaussian` adds up 1 / multiplier^2 and takes full-data releases only; `renyi` adds up Renyi curves and takes all.
+`gaussian` adds up 1 / multiplier^2 and takes full-data releases only; `renyi` adds up Renyi divergences and takes
+all. Failure deltas are added up apart, and may not pass what was set aside for them on top of the cap's delta.
 Without a cap the total is an odometer reading, not a guarantee fixed in advance.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, OutputError
-from simulacra.privacy import accountant
+from simulacra.privacy import accountant, gaussian
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.chain import Chain, Entries
 
 FORMAT = 1
-ORDERS = (1.25, 1.5, 1.75, *range(2, 65), 80, 96, 128, 192, 256, 512, 1024)
+ORDERS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
+"""Renyi orders of a `renyi` cap; few, because they share its delta."""
 Filter = Literal["gaussian", "renyi"]
 
 
@@ -68,9 +71,14 @@ class Ledger:
         name: str | None = None,
         cap: Budget | None = None,
         cap_filter: Filter = "gaussian",
+        failure_delta: float | None = None,
         wait_seconds: float = 10.0,
     ) -> Ledger:
-        """Make a new ledger; the relation and the cap are fixed from here on."""
+        """Make a new ledger; the relation and the cap are fixed from here on.
+
+        `failure_delta` is set aside on top of the cap's delta, for category thresholds and for the grid of exact noise;
+        by default a millionth of delta, enough for the grid.
+        """
         path = Path(path)
         if cap is not None and cap.adjacency is not adjacency:
             raise LedgerError("the cap and the ledger must use the same neighbouring relation")
@@ -91,7 +99,7 @@ class Ledger:
                 format=FORMAT,
                 name=name or path.stem,
                 adjacency=str(adjacency),
-                cap=None if cap is None else {"epsilon": cap.epsilon, "delta": cap.delta, "filter": cap_filter},
+                cap=None if cap is None else _terms(cap, cap_filter, failure_delta),
             )
         return ledger
 
@@ -139,7 +147,7 @@ class Ledger:
         at = delta if delta is not None else (cap.delta if cap else 1e-5)
         events = _events(entries)
         return Total(
-            epsilon=_total_epsilon(entries[0]["cap"], events, at),
+            epsilon=_epsilon_at(entries[0]["cap"], events, at),
             delta=at,
             adjacency=Adjacency(entries[0]["adjacency"]),
             releases=sum(event.count for event in events),
@@ -204,44 +212,66 @@ class Ledger:
         if any(event.noise_multiplier == 0 for event in events):
             raise CapExceeded(f'ledger "{self.path}" has a cap: nothing is released from it without noise')
         together = [*_events(entries), *events]
-        if entries[0]["cap"]["filter"] == "gaussian":
-            if any(event.sampled for event in together):
-                raise CapExceeded(
-                    f'ledger "{self.path}" has a Gaussian cap and takes full-data releases only; '
-                    "for training loops make a ledger with the renyi filter"
-                )
-            reached = accountant.epsilon(together, cap.delta)
-        else:
-            reached = renyi_epsilon(together, cap.delta)
+        terms = entries[0]["cap"]
+        failures = math.fsum(event.failure_delta * event.count for event in together)
+        if failures > terms["failure_delta"]:
+            raise CapExceeded(
+                f'ledger "{self.path}": thresholds and rounding need a failure probability of {failures:.3g}, '
+                f"and {terms['failure_delta']:.3g} was set aside; set it with ledger create --failure-delta"
+            )
+        if terms["filter"] == "gaussian" and any(event.sampled for event in together):
+            raise CapExceeded(
+                f'ledger "{self.path}" has a Gaussian cap and takes full-data releases only; '
+                "for training loops make a ledger with the renyi filter"
+            )
+        reached = _capped_epsilon(terms, together)
         if reached > cap.epsilon:
-            before = _total_epsilon(entries[0]["cap"], _events(entries), cap.delta)
+            before = _capped_epsilon(terms, _events(entries))
             raise CapExceeded(
                 f'ledger "{self.path}": this would reach epsilon {reached:.4g} at delta {cap.delta:g}, the cap is '
                 f"{cap.epsilon:g} and {before:.4g} is spent; ask for less, or stop here"
             )
 
 
-def renyi_epsilon(events: Sequence[Event], delta: float) -> float:
-    """Epsilon of adaptively chosen events by adding up Renyi curves: what a `renyi` cap compares with its epsilon."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
-
-    from simulacra.privacy.subsampled import rdp_curve
-
-    remaining = delta - sum(event.failure_delta * event.count for event in events)
-    if remaining <= 0:
-        return float("inf")
-    curves = [rdp_curve(event, ORDERS) for event in events]
-    summed = [sum(values) for values in zip(*curves, strict=True)]
-    return float(compute_epsilon(ORDERS, summed, remaining)[0])
+def _terms(cap: Budget, cap_filter: Filter, failure_delta: float | None) -> dict[str, Any]:
+    aside = cap.delta * 1e-6 if failure_delta is None else failure_delta
+    if not 0 <= aside < 1 - cap.delta:
+        raise LedgerError(f"failure_delta must be from 0 to below 1 - delta, got {aside:g}")
+    return {"epsilon": cap.epsilon, "delta": cap.delta, "failure_delta": aside, "filter": cap_filter}
 
 
-def _total_epsilon(cap: dict[str, Any] | None, events: list[Event], delta: float) -> float:
-    """By the cap's own arithmetic, so that what is shown is what the cap compares."""
+def _conversion(order: float, delta: float) -> float:
+    """What has to be added to a Renyi divergence of that order to get an epsilon at delta (Balle et al. 2020)."""
+    return math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+
+
+def _capped_epsilon(terms: dict[str, Any], events: Sequence[Event]) -> float:
+    """What a cap compares with its epsilon. Failure deltas are counted apart, against what was set aside for them.
+
+    A filter must hold for plans that are chosen after seeing answers. Sums of 1 / multiplier^2 do (Gaussian
+    differential privacy), and so do Renyi divergences of one order fixed in advance (Feldman and Zrnic 2021). To have a
+    choice of m orders, each gets delta / m: split the histories by the order that certifies them; on its part each
+    order's own filter never closed, so its bound holds there, and the m bounds add up to epsilon and delta.
+    """
     if not events:
         return 0.0
-    if cap is not None and cap["filter"] == "renyi":
-        return renyi_epsilon(events, delta)
-    return accountant.epsilon(events, delta)
+    if terms["filter"] == "gaussian":
+        return gaussian.epsilon_of(accountant.total_mu(events), terms["delta"])
+    from simulacra.privacy.subsampled import rdp_curve
+
+    curves = [rdp_curve(event, ORDERS) for event in events]
+    share = terms["delta"] / len(ORDERS)
+    return max(
+        0.0,
+        min(math.fsum(spent) + _conversion(order, share) for order, *spent in zip(ORDERS, *curves, strict=True)),
+    )
+
+
+def _epsilon_at(terms: dict[str, Any] | None, events: Sequence[Event], delta: float) -> float:
+    """The total to show: by the cap's own arithmetic at the cap's delta, else the tightest composition."""
+    if terms is not None and delta == terms["delta"]:
+        return _capped_epsilon(terms, events)
+    return accountant.epsilon(events, delta) if events else 0.0
 
 
 def _cap(entries: Entries) -> Budget | None:

@@ -25,7 +25,7 @@ CHUNK = 4096
 
 SOURCES = {
     "exact": "exact discrete Gaussian on the grid 2^-40 (OpenDP), from the operating system's entropy",
-    "fast": "floating-point Gaussian, seeded by the operating system; NOT safe against floating-point attacks",
+    "fast": "floating-point Gaussian, OS-seeded, not cryptographic; NOT safe against floating-point attacks",
     "none": "no noise: NOT PRIVATE",
     "seeded": "noise from a fixed seed, for tests only: VOID",
 }
@@ -37,6 +37,7 @@ class NoiseSource:
 
     seed: int | None = None
     _generators: dict[str, torch.Generator] = field(default_factory=dict, repr=False)
+    _on_cpu: np.random.Generator | None = field(default=None, repr=False)
 
     def exact(self, values: np.ndarray[Any, Any], std: float, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Float64 values plus exact discrete Gaussian noise; a fresh array on the grid 2^-40.
@@ -69,15 +70,26 @@ class NoiseSource:
 
     def fast(self, like: torch.Tensor, std: float) -> torch.Tensor:
         """Gaussian noise of the shape, type and device of `like`: quick, and not floating-point safe."""
-        generator = self._generator(like.device)
-        return torch.empty_like(like).normal_(generator=generator).mul_(std)
+        if like.device.type == "cpu":
+            return torch.from_numpy(self._philox().standard_normal(like.shape)).to(like.dtype).mul_(std)
+        return torch.empty_like(like).normal_(generator=self._generator(like.device)).mul_(std)
 
     def poisson(self, records: int, rate: float, device: torch.device) -> torch.Tensor:
         """Which records are in this round's sample: each on its own with probability `rate`, so possibly none."""
+        if device.type == "cpu":
+            return torch.from_numpy((self._philox().random(records) < rate).nonzero()[0])
         draws = torch.rand(records, generator=self._generator(device), device=device, dtype=torch.float64)
         return (draws < rate).nonzero().squeeze(1)
 
+    def _philox(self) -> np.random.Generator:
+        """For CPUs: torch's own generator there keeps only 32 bits of a seed, which can be tried out in hours."""
+        if self._on_cpu is None:
+            key = secrets.randbits(128) if self.seed is None else self.seed
+            self._on_cpu = np.random.Generator(np.random.Philox(key=key))
+        return self._on_cpu
+
     def _generator(self, device: torch.device) -> torch.Generator:
+        """For GPUs, whose generators take 64 bits."""
         key = str(device)
         if key not in self._generators:
             generator = torch.Generator(device=device)

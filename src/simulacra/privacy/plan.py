@@ -99,6 +99,7 @@ class Plan:
             adjacency = Adjacency(values["adjacency"])
             prior = tuple(Event.from_json(event) for event in values["prior"])
             steps = tuple(_planned_from_json(step, adjacency) for step in values["steps"])
+            _check_names([planned.step for planned in steps])
             budget = None
             if values["private"]:
                 budget = Budget(epsilon=values["epsilon"], delta=values["delta"], adjacency=adjacency)

@@ -72,7 +72,7 @@ def calibration_factor(events: Sequence[Event], fixed: Sequence[Event], epsilon:
             raise BudgetError(f"epsilon {epsilon:g} is used up by what was spent before; raise it above that")
     while low == high or reached(low) <= epsilon:
         high, low = low, low / 2
-    # Bisection on the logarithm with a secant guess; the figure is monotone up to the grid's rounding.
+    # Bisection on the logarithm; the figure is monotone up to the grid's rounding.
     while high / low > 1 + 1e-4:
         middle = math.sqrt(low * high)
         if reached(middle) <= epsilon:

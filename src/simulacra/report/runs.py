@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.reference import Reference
+from simulacra.data.writers import check_new
 from simulacra.evaluate.runs import load_scores
 from simulacra.report.content import ReportContent
 from simulacra.synthesis.forecasting import class_signal
@@ -36,7 +37,7 @@ def write_report(
     elif reference is not None:
         pictures["real"] = reference.frame()
     counts = opened.releases.get("class-counts")
-    path = Path(out) if out is not None else opened.folder / "report.html"
+    path = opened.folder / "report.html" if out is None else check_new(out)
     content = ReportContent(
         title=f"Synthetic data from {certificate['ledger']}",
         method=opened.method.name,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,6 +76,10 @@ class Schema:
                 raise SchemaError(f'label "{self.label}" is {column.kind}; a label must be categorical or boolean')
             if column.cells < 2:
                 raise SchemaError(f'label "{self.label}" has one class; list at least two values, or drop the label')
+            if column.missing and isinstance(column, Categorical) and "missing" in column.choices:
+                raise SchemaError(
+                    f'label "{self.label}": "missing" is both listed and meant by missing = true; rename the value'
+                )
             if len(self.columns) < 2:
                 raise SchemaError("a table needs at least one column besides the label")
 
@@ -128,13 +130,6 @@ class Schema:
                 f"delta {delta:g} must be below 1 / rows = {1 / self.rows:.3g}; "
                 f"try {10 ** math.floor(math.log10(0.1 / self.rows)):g}"
             )
-
-    def digest(self) -> str:
-        """A SHA-256 of everything in the schema, for the certificate."""
-        from simulacra.schema.toml import to_mapping
-
-        text = json.dumps(to_mapping(self), sort_keys=True, separators=(",", ":"), default=str)
-        return hashlib.sha256(text.encode()).hexdigest()
 
     @classmethod
     def load(cls, path: Any) -> Schema:

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import datetime as dt
 import math
+import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
 from simulacra.errors import SchemaError
 
 DEFAULT_BINS = 24
+LARGEST_WHOLE = 2**53
+"""Up to here every whole number is a float of its own."""
+_LARGEST_FLOAT = int(sys.float_info.max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +61,8 @@ class Numeric(Column):
     bins: int = DEFAULT_BINS
 
     def __post_init__(self) -> None:
+        if any(isinstance(bound, int) and abs(bound) > _LARGEST_FLOAT for bound in (self.lower, self.upper)):
+            raise SchemaError(f'column "{self.name}": bounds are too large for a float; narrow them')
         if not (math.isfinite(self.lower) and math.isfinite(self.upper)):
             raise SchemaError(f'column "{self.name}": bounds must be finite, got {self.lower} and {self.upper}')
         if self.lower >= self.upper:
@@ -67,6 +73,11 @@ class Numeric(Column):
             raise SchemaError(f'column "{self.name}": bounds are too far apart for a float; narrow them')
         if self.integer and (self.lower != int(self.lower) or self.upper != int(self.upper)):
             raise SchemaError(f'column "{self.name}": a whole-number column needs whole-number bounds')
+        if self.integer and max(abs(self.lower), abs(self.upper)) > LARGEST_WHOLE:
+            raise SchemaError(
+                f'column "{self.name}": bounds of a whole-number column must be within 2**53 of 0; '
+                "narrow them, or set integer = false"
+            )
         _check_bins(self.name, self.bins)
 
     @property
@@ -142,6 +153,13 @@ class Categorical(Column):
             raise SchemaError(f'column "{self.name}": a categorical column needs at least one value')
         if len({type(value) for value in self.values}) > 1 or type(self.values[0]) not in (str, int):
             raise SchemaError(f'column "{self.name}": values must be all texts or all whole numbers')
+        if isinstance(self.values[0], int):
+            numbers = [*self.values, self.other_value] if self.other else self.values
+            if not all(isinstance(value, int) and -(2**63) <= value < 2**63 for value in numbers):
+                raise SchemaError(
+                    f'column "{self.name}": a value{", or the next one for other = true," if self.other else ""} '
+                    "does not fit 64 bits; write the values as texts"
+                )
         seen: set[str] = set()
         for value in map(str, self.values):
             if value in seen:

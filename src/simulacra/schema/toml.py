@@ -44,6 +44,8 @@ def load(path: str | Path) -> Schema:
         raise SchemaError(f'schema file "{path}" is not UTF-8 text') from None
     except tomllib.TOMLDecodeError as error:
         raise SchemaError(f'schema file "{path}" is not valid TOML: {error}') from None
+    except (ValueError, RecursionError):  # a number of thousands of digits, or thousands of brackets
+        raise SchemaError(f'schema file "{path}" holds a number or a list that is too large to read') from None
     try:
         return from_mapping(values)
     except SchemaError as error:
@@ -72,6 +74,9 @@ def from_mapping(values: Mapping[str, Any]) -> Schema:
     label = values.get("label")
     if label is not None and not isinstance(label, str):
         raise SchemaError("label must be the name of a column")
+    spent = values.get("spent", [])
+    if not isinstance(spent, (list, tuple)) or not all(isinstance(event, Mapping) for event in spent):
+        raise SchemaError("spent must be tables such as [[spent]], as schema draft --epsilon writes them")
     image = values.get("image")
     return Schema(
         columns=tuple(_column(name, table) for name, table in columns.items()),
@@ -79,7 +84,7 @@ def from_mapping(values: Mapping[str, Any]) -> Schema:
         label=label,
         rows=int(_number(values["rows"], int, "rows")) if "rows" in values else None,
         unit=str(values.get("unit", "record")),
-        spent=tuple(values.get("spent", ())),
+        spent=tuple(spent),
     )
 
 
@@ -104,7 +109,7 @@ def _column(name: str, table: Any) -> Column:
     if not isinstance(table, Mapping):
         raise SchemaError(f'column "{name}": expected a table such as [columns.{name}]')
     kind = table.get("type")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         hint = suggestion(str(kind), KINDS) if kind is not None else f"; add type = one of {', '.join(KINDS)}"
         raise SchemaError(f'column "{name}": unknown type "{kind}"{hint}')
     rest = {key: value for key, value in table.items() if key != "type"}
@@ -158,9 +163,12 @@ def _value(value: Any, hint: Any, where: str) -> Any:
 def _number(value: Any, kind: type[int] | type[float], where: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise SchemaError(f"{where}: expected a number, got {value!r}")
-    if kind is int and (not math.isfinite(value) or value != int(value)):
-        raise SchemaError(f"{where}: expected a whole number, got {value!r}")
-    return kind(value)
+    try:
+        if kind is int and (not math.isfinite(value) or value != int(value)):
+            raise SchemaError(f"{where}: expected a whole number, got {value!r}")
+        return kind(value)
+    except OverflowError:
+        raise SchemaError(f"{where}: the number is too large; write a smaller one") from None
 
 
 def _plain(thing: Column | ImageShape) -> dict[str, Any]:

@@ -92,6 +92,8 @@ def release(
         raise PlanError(f"{method} trains on the records and has no separate release; use fit")
     planned = _plan(chosen, loaded, epsilon, delta, adjacency, not_private)
     ledger_path = ledger_for(data, ledger)
+    if ledger_path.absolute().is_relative_to(folder.absolute()):
+        raise OutputError(f'the ledger outlives the run: keep "{ledger_path}" outside of "{folder}"')
     if folder.exists() and not resume:
         raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
     source = open_source(data, loaded)
@@ -215,5 +217,5 @@ def _assumed_public(schema: Schema) -> list[str]:
         f"the schema: {described}" + (", partly bought with the prior events" if schema.spent else ""),
         rows,
         "the method, all its settings and seeds, and the code",
-        f"one record is one {schema.unit}; {schema.unit}s with several records are protected less",
+        f"each record is one {schema.unit}; whoever has several records is protected less",
     ]

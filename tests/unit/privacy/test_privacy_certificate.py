@@ -143,11 +143,43 @@ def test_a_smaller_delta_at_the_same_epsilon_is_caught(mine: Path) -> None:
     assert caught(mine)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steps": [], "files": {}},
+        {"curve": []},
+        {"statement": "All that was released is (0.01, 1e-09)-differentially private."},
+        {"noise_source": "exact discrete Gaussian"},
+        {"unit": "hospital"},
+        {"epsilon_rdp": 0.1},
+    ],
+)
+def test_a_claim_that_does_not_follow_is_caught(mine: Path, changes: dict[str, Any]) -> None:
+    forge(mine, **changes)
+    assert not verify(mine).ok
+
+
+def test_a_release_that_the_certificate_leaves_out_is_caught(mine: Path) -> None:
+    certificate = load_certificate(mine)
+    first, *others = certificate["steps"]
+    files = {name: digest for name, digest in certificate["files"].items() if first["name"] not in name}
+    forge(mine, steps=others, files=files)
+    assert any("is not in the certificate" in problem for problem in verify(mine).problems)
+
+
+def test_a_step_that_does_not_pay_for_the_grid_is_caught(mine: Path) -> None:
+    steps = load_certificate(mine)["steps"]
+    for step in steps:
+        step["failure_delta"] = 0.0
+    forge(mine, steps=steps)
+    assert any("does not pay" in problem for problem in verify(mine).problems)
+
+
 def test_an_understated_curve_is_caught(mine: Path) -> None:
     curve = load_certificate(mine)["curve"]
     curve[2]["delta"] /= 2
     forge(mine, curve=curve)
-    assert any("understated" in problem for problem in verify(mine).problems)
+    assert verify(mine).problems == ('"curve" is not what follows from the events',)
 
 
 @pytest.mark.parametrize(

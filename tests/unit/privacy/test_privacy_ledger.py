@@ -16,6 +16,7 @@ from invented import damage
 
 from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, LedgerLocked, OutputError, PlanError
 from simulacra.privacy import chain as chain_module
+from simulacra.privacy import gaussian
 from simulacra.privacy.accountant import Event, calibrate, epsilon
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
@@ -204,7 +205,7 @@ def test_a_renyi_cap_takes_both_kinds_and_stops_in_time(path: Path) -> None:
     ledger.reserve("a", ["sum"], [FULL])
     for number in range(200):
         try:
-            ledger.reserve(f"loop {number}", ["loop"], [Event(noise_multiplier=1.0, sample_rate=0.05, count=10)])
+            ledger.reserve(f"loop {number}", ["loop"], [Event(noise_multiplier=1.0, sample_rate=0.05, count=2)])
         except CapExceeded:
             break
     else:
@@ -223,11 +224,24 @@ def test_a_renyi_cap_refuses_what_renyi_accounting_cannot_do(path: Path) -> None
         ledger.reserve("a", ["loop"], [Event(noise_multiplier=9.0, sample_rate=0.1, adjacency=replace_one)])
 
 
-def test_failure_probabilities_count_against_a_cap(path: Path) -> None:
-    ledger = Ledger.create(path, adjacency=ADD, cap=budget(1))
+def test_failure_probabilities_count_against_what_was_set_aside_for_them(path: Path) -> None:
+    """Apart from the cap's delta: else an analyst could move delta between noise and thresholds after an answer."""
+    ledger = Ledger.create(path, adjacency=ADD, cap=budget(1), failure_delta=1e-5)
     ledger.reserve("a", ["sum"], [Event(noise_multiplier=50.0, failure_delta=6e-6)])
     with pytest.raises(CapExceeded):
         ledger.reserve("b", ["sum"], [Event(noise_multiplier=50.0, failure_delta=6e-6)])
+
+
+def test_noise_and_failures_cannot_be_traded_after_an_answer(path: Path) -> None:
+    """Release 0.8 of the cap's mu; then neither branch may use what the other one needs."""
+    ledger = Ledger.create(path, adjacency=ADD, cap=budget(1))
+    mu = gaussian.mu_for(1.0, 1e-5)
+    ledger.reserve("first", ["sum"], [Event(noise_multiplier=1 / (0.8 * mu))])
+    with pytest.raises(CapExceeded, match="set aside"):
+        ledger.allow([Event(noise_multiplier=1e6, failure_delta=5e-6)])
+    ledger.allow([Event(noise_multiplier=1 / (0.59 * mu))])
+    with pytest.raises(CapExceeded, match="would reach"):
+        ledger.allow([Event(noise_multiplier=1 / (0.61 * mu))])
 
 
 # -- several processes --------------------------------------------------------------------------------------------

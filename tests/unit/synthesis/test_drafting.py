@@ -222,7 +222,7 @@ def test_the_draft_costs_what_it_says(tmp_path: Path, adjacency: Adjacency) -> N
 
 def test_a_draft_does_not_pass_the_cap(tmp_path: Path) -> None:
     cap = Budget(epsilon=5.0, delta=1e-4, adjacency=Adjacency.ADD_REMOVE)
-    ledger = Ledger.create(tmp_path / "data.ledger", adjacency=Adjacency.ADD_REMOVE, cap=cap)
+    ledger = Ledger.create(tmp_path / "data.ledger", adjacency=Adjacency.ADD_REMOVE, cap=cap, failure_delta=5e-5)
     draft(invented_table(), tmp_path)
     before = ledger.entries()
     with pytest.raises(CapExceeded):
