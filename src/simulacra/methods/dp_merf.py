@@ -51,7 +51,7 @@ class DPMERF(ReleaseOnce):
             raise SettingError("dp-merf: pairs, length_scales and count_noise must be positive")
         if not 0 <= self.feature_seed < 2**63 or self.pairs > MOST_PAIRS:
             raise SettingError(f"dp-merf: feature_seed must be from 0 to 2^63 - 1 and pairs at most {MOST_PAIRS:,}")
-        if min(self.length_scales, default=1.0) < 1e-6:
+        if min(self.length_scales) < 1e-6:
             raise SettingError("dp-merf: a length scale below 1e-6 leaves nothing but noise; use one near 1")
 
     def suited_to(self, schema: Schema) -> Self:
