@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from simulacra.data.parse import Floats, Parsed, parse
-from simulacra.errors import DataError, SchemaError, suggestion
+from simulacra.errors import DataError, SchemaError
 from simulacra.privacy.records import Records
 from simulacra.schema import Boolean, Categorical, Column, Datetime, Numeric, Schema
 
@@ -103,7 +103,7 @@ def _pick(batch: Any, name: str) -> Any:
     places = batch.schema.get_all_field_indices(name)
     if len(places) != 1:
         problem = "is missing from the data" if not places else "is in the data twice"
-        hint = suggestion(name, batch.schema.names) if not places else "; rename one"
+        hint = "; rename one" if places else "; add it"  # names that only the file knows may be a record
         raise DataError(f'column "{name}" {problem}{hint}')
     return batch.column(places[0])
 
