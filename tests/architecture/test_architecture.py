@@ -25,6 +25,7 @@ EXPORTED = [
     "Run",
     "Schema",
     "SimulacraError",
+    "evaluate_files",
     "evaluate_run",
     "fit",
     "plan",
@@ -138,8 +139,12 @@ def test_nothing_is_pickled() -> None:
             if isinstance(node, ast.keyword) and node.arg == "allow_pickle":
                 assert isinstance(node.value, ast.Constant), name
                 assert node.value.value is False, name
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+                # One place opens a published network, after its checksum was found right, and without running it.
+                assert name == "networks/weights.py", f"{name}:{node.lineno}"
+                assert "weights_only=True" in ast.unparse(node), f"{name}:{node.lineno}"
         for line, call in calls(name):
-            assert call not in ("torch.load", "torch.save", "pd.read_pickle"), f"{name}:{line}"
+            assert call not in ("torch.save", "pd.read_pickle"), f"{name}:{line}"
             assert not call.endswith(".to_pickle"), f"{name}:{line}"
 
 

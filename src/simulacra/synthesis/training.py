@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simulacra.errors import PlanError, SettingError
+from simulacra.errors import PlanError
 from simulacra.methods import DEFAULT, make_method
+from simulacra.networks.devices import pick_device
 from simulacra.privacy.budget import Adjacency
 from simulacra.schema import Schema
 from simulacra.synthesis.releasing import release
@@ -101,19 +102,6 @@ def fit(
         watcher=watcher,
     )
     return train(run, seed=seed, device=device, watcher=watcher)
-
-
-def pick_device(name: str) -> str:
-    """`auto` is a GPU if there is one; anything else is checked now rather than after an hour."""
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        torch.zeros(1, device=name).item()  # item, because the "meta" device makes tensors and cannot compute
-    except (RuntimeError, AssertionError):
-        raise SettingError(f'device "{name}" is not available here; use cpu or auto') from None
-    return name
 
 
 def _forget_other_training(run: Run, wanted: dict[str, Any]) -> None:

@@ -14,8 +14,8 @@ import tiny
 
 import simulacra
 from simulacra.errors import LedgerError, OutputError, PlanError, SettingError
+from simulacra.networks.devices import pick_device
 from simulacra.synthesis.run import Run
-from simulacra.synthesis.training import pick_device
 from simulacra.synthesis.watching import Watcher
 
 
