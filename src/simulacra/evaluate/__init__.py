@@ -53,12 +53,21 @@ def evaluate_images(
     real: NDArray[np.uint8] | NDArray[np.floating[Any]],
     real_labels: NDArray[np.integer[Any]],
     *,
+    pixels: str = "bytes",
     seed: int = 0,
+    seeds: int = 1,
     train_rows: int | None = None,
     classifiers: Iterable[str] | None = None,
+    device: str = "cpu",
+    engine: str = "auto",
     progress: Callable[[str], None] | None = None,
 ) -> Scores:
-    """Logistic regression and a perceptron trained on synthetic images and tested on real ones."""
+    """Classifiers trained on synthetic images and tested on real ones; by default "lr" and "mlp".
+
+    `pixels` says what the numbers of both sets mean: "bytes", "unit" for fractions from 0 to 1, or "signed" for
+    fractions from -1 to 1. Each classifier is trained from `seeds` seeds that begin with `seed`; the scores are the
+    mean, and with more than one seed the best and the spread apart from it.
+    """
     from simulacra.evaluate.images import train_and_test_images
 
     result = train_and_test_images(
@@ -66,9 +75,13 @@ def evaluate_images(
         synthetic_labels,
         real,
         real_labels,
+        pixels=pixels,
         seed=seed,
+        seeds=seeds,
         train_rows=train_rows,
         classifiers=classifiers,
+        device=device,
+        engine=engine,
         progress=progress,
     )
     return Scores(scores=result.scores, details=result.details | {"seed": seed}, notes=result.notes)

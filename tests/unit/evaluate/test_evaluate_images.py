@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from simulacra.errors import DataError, SettingError
-from simulacra.evaluate import evaluate_images
+from simulacra.evaluate import Scores, evaluate_images
 
 
 def invent(count: int, seed: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
@@ -24,11 +24,57 @@ def test_both_classifiers_learn_from_synthetic_images():
     assert result.notes == []
 
 
-def test_bytes_and_fractions_are_the_same_images():
-    images, labels = invent(60, 0)
-    bytes_ = evaluate_images(images, labels, *invent(60, 1), classifiers=["lr"])
-    fractions = evaluate_images((images / 255)[..., None], labels, *invent(60, 1), classifiers=["lr"])
-    assert bytes_.scores == fractions.scores
+def test_the_same_images_in_another_range_have_the_same_scores():
+    (images, labels), (test, truth) = invent(60, 0), invent(60, 1)
+    expected = evaluate_images(images, labels, test, truth, classifiers=["lr"])
+    unit = evaluate_images((images / 255)[..., None], labels, test / 255, truth, pixels="unit", classifiers=["lr"])
+    signed = evaluate_images(
+        images / 127.5 - 1, labels, (test / 127.5 - 1).astype(np.float32), truth, pixels="signed", classifiers=["lr"]
+    )
+    assert expected.scores == unit.scores == signed.scores
+
+
+def test_one_seed_has_no_best_and_no_spread():
+    result = evaluate_images(*invent(60, 0), *invent(60, 1), classifiers=["mlp"], seed=5)
+    assert set(result.scores) == {"mlp_accuracy", "mlp_f1"}
+    assert [row["seed"] for row in result.details["classifiers"][0]["per_seed"]] == [5]
+    assert result.details["seed"] == 5
+
+
+def test_mean_best_and_spread_over_seeds_are_kept_apart():
+    images, labels = invent(60, 0)  # too few to learn well, so that seeds disagree
+    result = evaluate_images(images, labels, *invent(60, 1), classifiers=["cnn"], seed=2, seeds=3)
+    (row,) = result.details["classifiers"]
+    accuracies = [one["accuracy"] for one in row["per_seed"]]
+    assert [one["seed"] for one in row["per_seed"]] == [2, 3, 4]
+    assert len(set(accuracies)) > 1
+    assert result.scores["cnn_accuracy"] == row["accuracy"] == pytest.approx(np.mean(accuracies))
+    assert result.scores["cnn_accuracy_best"] == max(accuracies)
+    assert result.scores["cnn_accuracy_spread"] == pytest.approx(np.std(accuracies, ddof=1))
+    assert result.scores["cnn_f1"] == pytest.approx(np.mean([one["f1"] for one in row["per_seed"]]))
+    assert row["engine"] == "torch"
+    assert row["title"]
+    assert {"held_out_accuracy", "chosen_epoch", "steps", "seconds", "note"} <= set(row["per_seed"][0])
+    assert Scores.from_json(result.to_json()) == result
+
+
+def test_the_engine_can_be_chosen():
+    result = evaluate_images(*invent(60, 0), *invent(60, 1), engine="torch")
+    assert {row["engine"] for row in result.details["classifiers"]} == {"torch"}
+    assert min(result.scores.values()) > 0.95
+
+
+def test_classes_need_not_count_from_zero():
+    (images, labels), (test, truth) = invent(300, 0), invent(60, 1)
+    result = evaluate_images(images, labels * 10 - 5, test, truth * 10 - 5, classifiers=["lr", "cnn"])
+    assert result.scores["lr_accuracy"] > 0.95
+    assert result.scores["cnn_accuracy"] > 0.6
+
+
+def test_progress_names_the_classifiers():
+    told: list[str] = []
+    evaluate_images(*invent(30, 0), *invent(30, 1), progress=told.append)
+    assert told == ["Logistic regression (1 of 2)", "Multi-layer perceptron (2 of 2)"]
 
 
 def test_fewer_rows_can_be_asked_for():
@@ -52,7 +98,11 @@ def test_images_that_do_not_fit_are_refused():
         evaluate_images(images[:, :5], labels, images, labels)
     with pytest.raises(DataError, match="at least one"):
         evaluate_images(images[:0], labels[:0], images, labels)
-    with pytest.raises(DataError, match=r"\[0, 1\]"):
+    with pytest.raises(DataError, match="bytes"):
         evaluate_images(images.astype(np.float32), labels, images, labels)
+    with pytest.raises(DataError, match="from 0 to 1"):
+        evaluate_images(images.astype(np.float32), labels, images / 255, labels, pixels="unit")
+    with pytest.raises(SettingError, match="seeds must be at least 1"):
+        evaluate_images(images, labels, images, labels, seeds=0)
     with pytest.raises(SettingError, match="unknown classifier"):
         evaluate_images(images, labels, images, labels, classifiers=["svm"])
