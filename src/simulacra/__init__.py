@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulacra.errors import SimulacraError
-    from simulacra.evaluate.runs import evaluate_run
+    from simulacra.evaluate.runs import evaluate_files, evaluate_run
     from simulacra.privacy.budget import Adjacency, Budget
     from simulacra.privacy.certificate import verify
     from simulacra.privacy.ledger import Ledger
@@ -32,6 +32,7 @@ _HOMES = {
     "Run": "simulacra.synthesis.run:Run",
     "Schema": "simulacra.schema:Schema",
     "SimulacraError": "simulacra.errors:SimulacraError",
+    "evaluate_files": "simulacra.evaluate.runs:evaluate_files",
     "evaluate_run": "simulacra.evaluate.runs:evaluate_run",
     "fit": "simulacra.synthesis.training:fit",
     "plan": "simulacra.synthesis.releasing:plan",
@@ -48,6 +49,7 @@ __all__ = [
     "Run",
     "Schema",
     "SimulacraError",
+    "evaluate_files",
     "evaluate_run",
     "fit",
     "plan",

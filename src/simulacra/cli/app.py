@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from simulacra.cli import ask, check, demonstrate, describe, judge
+from simulacra.cli import ask, check, demonstrate, describe, judge, weights
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -29,6 +29,7 @@ for command in (
     ask.sample,
     judge.evaluate,
     judge.report,
+    weights.weights,
     check.verify,
     check.ledger,
 ):

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from simulacra.cli.options import flags
-from simulacra.cli.show import emit, progress, promise, say
+from simulacra.cli.show import emit, progress, promise, say, scoring
 from simulacra.synthesis.watching import Watcher
 
 TRAINING = {"adult": (600, 1000), "digits": (400, 500)}
@@ -87,7 +87,7 @@ def _one(
         test.data,
         rows=2000 if image else 10000,
         classifiers=classifiers,
-        progress=lambda what: watcher.stage(f"Scoring {name}: {what}"),
+        progress=scoring(watcher, f"Scoring {name}"),
     )
     watcher.stage(f"Writing the report on {name}")
     report = write_report(run, real=test.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +86,36 @@ def progress(quiet: bool) -> Iterator[Watcher]:
         yield _Bars(bars)
 
 
+def scoring(watcher: Watcher, prefix: str) -> Callable[..., None]:
+    """For `evaluate`: a new bar for each stage, and counts within it."""
+    stages = [""]
+
+    def show(stage: str, done: int = 0, total: int = 0) -> None:
+        if stage != stages[-1]:
+            stages.append(stage)
+            watcher.stage(f"{prefix}: {stage}")
+        if total:
+            watcher.on_count(done, total)
+
+    return show
+
+
+@contextmanager
+def download(name: str, *, quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
+    """A bar that counts bytes; None for machines."""
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+    console = Console(stderr=True)
+    if quiet or not console.is_terminal:
+        yield None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=console) as bars:
+        task = bars.add_task(name, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
 class _Bars(Watcher):
     def __init__(self, bars: Progress) -> None:
         self.bars = bars
@@ -105,6 +135,10 @@ class _Bars(Watcher):
     def on_step(self, step: int, steps: int, loss: float) -> None:
         if self.current is not None:
             self.bars.update(self.current, completed=step, total=steps, note=f"loss {loss:.4g}")
+
+    def on_count(self, done: int, total: int) -> None:
+        if self.current is not None:
+            self.bars.update(self.current, completed=done, total=total)
 
     def _finish(self) -> None:
         if self.current is not None:

@@ -104,13 +104,9 @@ class NpzImages(StoredImages):
         self._path = path
         where = f'data file "{path}"'
         headers = _npz_headers(path, where)
-        pair = next(((x, y) for x, y in NPZ_KEYS if x in headers), None)
-        if pair is None:
-            keys = ", ".join(x for x, _ in NPZ_KEYS)
-            raise DataError(f"{where} has no array of images; call it one of {keys}")
-        self._keys = (pair[0], pair[1] if pair[1] in headers else None)
-        label_shape = None if self._keys[1] is None else _label_shape(where, *headers[self._keys[1]])
-        super().__init__(where, *headers[pair[0]], label_shape=label_shape)
+        images, labels = self._keys = _npz_keys(where, headers)
+        label_shape = None if labels is None else _label_shape(where, *headers[labels])
+        super().__init__(where, *headers[images], label_shape=label_shape)
 
     def _load(self) -> tuple[Pixels, Classes | None]:
         with np.load(self._path, allow_pickle=False) as archive:
@@ -211,6 +207,17 @@ class FolderImages(ImageReader):
         )
 
 
+def read_npz(path: Path) -> tuple[NDArray[Any], Classes | None]:
+    """The arrays of an .npz file as they are, of any type; None if there are no labels."""
+    where = f'data file "{path}"'
+    images, labels = _npz_keys(where, _npz_headers(path, where))
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            return archive[images], None if labels is None else _as_classes(archive[labels])
+    except _DAMAGE:
+        raise DataError(f"{where} is damaged or cut short; get a fresh copy") from None
+
+
 def read_idx(path: Path) -> Pixels:
     """The whole of an idx file of bytes."""
     start, shape = _idx_header(path)
@@ -255,6 +262,15 @@ def _npz_headers(path: Path, where: str) -> dict[str, tuple[tuple[int, ...], Any
     except _DAMAGE:
         raise DataError(f"{where} is not an .npz file, or is cut short; get a fresh copy") from None
     return headers
+
+
+def _npz_keys(where: str, headers: dict[str, Any]) -> tuple[str, str | None]:
+    """What the arrays of images and of labels are called."""
+    for images, labels in NPZ_KEYS:
+        if images in headers:
+            return images, labels if labels in headers else None
+    keys = ", ".join(images for images, _ in NPZ_KEYS)
+    raise DataError(f"{where} has no array of images; call it one of {keys}")
 
 
 def _label_shape(where: str, shape: tuple[int, ...], dtype: Any) -> tuple[int, ...]:

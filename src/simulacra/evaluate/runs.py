@@ -1,18 +1,35 @@
-"""Scores of a run folder: draw samples, compare them with real records that were not trained on, write scores.json."""
+"""Scores of a run folder, or of synthetic data in files, against real records that were not trained on."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from simulacra.data.reference import Reference
-from simulacra.errors import SchemaError, SettingError
+from simulacra.errors import DataError, SettingError
+from simulacra.evaluate.image_sets import ImageOptions, Labelled, real_images, score_images
+from simulacra.evaluate.pixels import as_bytes
+from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
+from simulacra.schema import Schema
 from simulacra.synthesis.run import Run
 
 SCORES_FILE = "scores.json"
 """Computed on real records: the one file of a run that the guarantee does not cover."""
+
+MOST_ROWS = 60_000
+
+
+class ImageChoices(TypedDict, total=False):
+    """What `ImageOptions` offers beside seed and classifiers."""
+
+    seeds: int
+    engine: str
+    device: str
+    fid: Sequence[str]
+    train: Any
+    cache: bool
 
 
 def evaluate_run(
@@ -22,30 +39,64 @@ def evaluate_run(
     rows: int | None = None,
     seed: int = 0,
     classifiers: Iterable[str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Progress = silent,
+    **choices: Unpack[ImageChoices],
 ) -> Scores:
     """Score a run against real test records (anything `fit` takes as data), on `rows` synthetic ones.
 
-    `rows` defaults to the noisy number of records, at most 60,000.
+    `rows` defaults to the noisy number of records, at most 60,000. For images: `seeds` classifiers of each kind are
+    trained, `fid` names protocols for FID and its kin ("dp-gan", "dp-mepf"; the latter needs the `train` images), and
+    `cache=False` keeps no statistics of the real images.
     """
-    from simulacra.data.images import to_uint8
-    from simulacra.evaluate import evaluate_images, evaluate_table
-
     opened = run if isinstance(run, Run) else Run.load(run)
-    if rows is not None and rows < 1:
-        raise SettingError(f"rows must be at least 1, got {rows}")
-    if opened.schema.image is not None and not opened.schema.labelled:
-        raise SchemaError("images without a label cannot be scored by classifiers; list image.classes in the schema")
-    reference = Reference.load(real, opened.schema)
-    drawn = opened.sample(rows or _noisy_total(opened), seed=seed)
-    options: dict[str, Any] = {"seed": seed, "classifiers": classifiers, "progress": progress}
-    if isinstance(drawn, tuple):
-        images, labels = to_uint8(reference.inputs, opened.schema), reference.labels.numpy()
-        scores = evaluate_images(*drawn, images, labels, **options)
+    _check_rows(rows)
+    if opened.schema.image is None:
+        _refuse_for_tables(choices)
+        frame = opened.sample(rows or _noisy_total(opened), seed=seed)
+        scores = _score_table(frame, real, opened.schema, seed=seed, classifiers=classifiers, progress=progress)
     else:
-        scores = evaluate_table(drawn, reference.frame(), opened.schema, **options)
+
+        def draw(wanted: int | None) -> Any:
+            return opened.sample(wanted or _noisy_total(opened), seed=seed)
+
+        options = _image_options(seed, classifiers, choices)
+        scores = score_images(draw, real, opened.schema, options, rows=rows, progress=progress)
     opened.write_json(SCORES_FILE, scores.to_mapping())
     return scores
+
+
+def evaluate_files(
+    synthetic: Any,
+    real: Any,
+    *,
+    schema: Schema | str | Path,
+    pixels: str = "bytes",
+    rows: int | None = None,
+    seed: int = 0,
+    classifiers: Iterable[str] | None = None,
+    progress: Progress = silent,
+    **choices: Unpack[ImageChoices],
+) -> Scores:
+    """Score synthetic data of any origin: a table, an .npz file, a folder of images, or arrays. See `evaluate_run`.
+
+    `pixels` says what the numbers of an .npz file or of arrays mean: "bytes", "unit" (from 0 to 1) or "signed" (from
+    -1 to 1). It is never guessed.
+    """
+    described = schema if isinstance(schema, Schema) else Schema.load(schema)
+    _check_rows(rows)
+    if described.image is None:
+        _refuse_for_tables(choices)
+        frame = Reference.load(synthetic, described).frame()
+        return _score_table(
+            frame, real, described, seed=seed, train_rows=rows, classifiers=classifiers, progress=progress
+        )
+    options = _image_options(seed, classifiers, choices)
+    images, labels = _synthetic_images(synthetic, described, pixels)
+
+    def draw(wanted: int | None) -> Labelled:
+        return (images, labels) if wanted is None else (images[:wanted], labels[:wanted])
+
+    return score_images(draw, real, described, options, rows=rows, progress=progress)
 
 
 def load_scores(run: Run) -> Scores | None:
@@ -54,8 +105,47 @@ def load_scores(run: Run) -> Scores | None:
     return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def _score_table(frame: Any, real: Any, schema: Schema, **options: Any) -> Scores:
+    from simulacra.evaluate import evaluate_table
+
+    return evaluate_table(frame, Reference.load(real, schema).frame(), schema, **options)
+
+
+def _synthetic_images(data: Any, schema: Schema, pixels: str) -> Labelled:
+    """Fractions are rounded to bytes first; all else is read as any image data is."""
+    import numpy as np
+
+    if pixels == "bytes":
+        return real_images(data, schema)
+    if isinstance(data, (str, Path)):
+        from simulacra.data.imagefiles import read_npz
+
+        data = read_npz(Path(data))
+    images, labels = data if isinstance(data, tuple) else (data, None)
+    rounded = as_bytes(np.asarray(images), pixels, what="synthetic images")
+    if schema.labelled and labels is None:
+        raise DataError("the synthetic images have no labels, but the schema lists classes; add them")
+    return real_images((rounded, labels) if schema.labelled else rounded, schema)
+
+
+def _image_options(seed: int, classifiers: Iterable[str] | None, choices: ImageChoices) -> ImageOptions:
+    chosen = None if classifiers is None else tuple(classifiers)
+    return ImageOptions(seed=seed, classifiers=chosen, **choices)
+
+
+def _check_rows(rows: int | None) -> None:
+    if rows is not None and rows < 1:
+        raise SettingError(f"rows must be at least 1, got {rows}")
+
+
+def _refuse_for_tables(choices: ImageChoices) -> None:
+    given = sorted(set(choices) - {"device"})
+    if given:
+        raise SettingError(f"{', '.join(given)} are for images; this is a table, so leave them out")
+
+
 def _noisy_total(run: Run) -> int:
     """About as many rows as there were records, going by the release and not by the data."""
     counts = run.releases.get("class-counts")
     total = int(counts.value.sum()) if counts is not None else 10_000
-    return min(60_000, max(100, total))
+    return min(MOST_ROWS, max(100, total))

@@ -15,5 +15,8 @@ class Watcher:
     def on_noise(self, done: int, total: int) -> None:
         """So many of the released numbers have their noise."""
 
+    def on_count(self, done: int, total: int) -> None:
+        """So many images were measured; only scoring counts records, which is outside the guarantee anyway."""
+
     def on_step(self, step: int, steps: int, loss: float) -> None:
         """A training step, and the loss."""

@@ -1,0 +1,144 @@
+"""One set of synthetic images against real ones: classifiers, and FID with its kin by one protocol or several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simulacra.data.images import to_uint8
+from simulacra.data.reference import Reference
+from simulacra.errors import SchemaError, SettingError, suggestion
+from simulacra.evaluate.fidelity import PROTOCOLS, Protocol, compare
+from simulacra.evaluate.progress import Progress, silent
+from simulacra.evaluate.scores import Scores
+from simulacra.networks.devices import pick_device
+from simulacra.schema import Schema
+
+NO_CLASSIFIER = "none"
+
+Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
+Draw = Callable[[int | None], Labelled]
+"""So many synthetic images and their class numbers, or, for None, as many as there should be."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """What to compute on images, and where.
+
+    `fid` names protocols ("dp-gan", "dp-mepf"); those that compare with training images need `train`. `cache` keeps the
+    statistics of real images in the cache folder.
+    """
+
+    seed: int = 0
+    seeds: int = 1
+    classifiers: tuple[str, ...] | None = None
+    engine: str = "auto"
+    device: str = "auto"
+    fid: Sequence[str] = ()
+    train: Any = None
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "fid", (self.fid,) if isinstance(self.fid, str) else tuple(self.fid))
+        if self.seeds < 1:
+            raise SettingError(f"seeds must be at least 1, got {self.seeds}")
+        for name in self.fid:
+            if name not in PROTOCOLS:
+                raise SettingError(f'unknown protocol "{name}" for FID{suggestion(name, PROTOCOLS)}')
+            if PROTOCOLS[name].reference == "train" and self.train is None:
+                raise SettingError(f'protocol "{name}" compares with training images; say which: --train DATA')
+        if self.classifiers is not None and NO_CLASSIFIER in self.classifiers and len(self.classifiers) > 1:
+            raise SettingError(f'"{NO_CLASSIFIER}" and other classifiers at once; drop one or the other')
+
+    @property
+    def classifies(self) -> bool:
+        """Whether any classifier is wanted."""
+        return self.classifiers != (NO_CLASSIFIER,)
+
+
+def score_images(
+    draw: Draw,
+    real: Any,
+    schema: Schema,
+    options: ImageOptions,
+    *,
+    rows: int | None = None,
+    progress: Progress = silent,
+) -> Scores:
+    """Classifiers trained on `rows` drawn images, and the distances of each protocol, as one set of scores."""
+    from simulacra.evaluate import evaluate_images
+
+    device = pick_device(options.device)
+    if not schema.labelled and not options.fid:
+        raise SchemaError("images without a label cannot be scored by classifiers; ask for FID (--fid dp-gan) instead")
+    reference = real_images(real, schema)
+    parts = [
+        _by_protocol(PROTOCOLS[name], draw, reference[0], schema, options, device, progress) for name in options.fid
+    ]
+    if schema.labelled and options.classifies:
+        parts.append(
+            evaluate_images(
+                *draw(rows),
+                *reference,
+                seed=options.seed,
+                seeds=options.seeds,
+                classifiers=options.classifiers,
+                engine=options.engine,
+                device=device,
+                progress=progress,
+            )
+        )
+    return merged(parts)
+
+
+def real_images(data: Any, schema: Schema) -> Labelled:
+    """Real images as bytes, and their class numbers."""
+    reference = Reference.load(data, schema)
+    return to_uint8(reference.inputs, schema), reference.labels.numpy()
+
+
+def merged(parts: Iterable[Scores]) -> Scores:
+    """Several sets of scores with different names as one."""
+    scores: dict[str, float] = {}
+    details: dict[str, Any] = {}
+    notes: list[str] = []
+    for part in parts:
+        scores |= part.scores
+        details |= part.details
+        notes += [note for note in part.notes if note not in notes]
+    return Scores(scores=scores, details=details, notes=notes)
+
+
+def _by_protocol(
+    protocol: Protocol,
+    draw: Draw,
+    test: NDArray[np.uint8],
+    schema: Schema,
+    options: ImageOptions,
+    device: str,
+    progress: Progress,
+) -> Scores:
+    against = real_images(options.train, schema)[0] if protocol.reference == "train" else test
+    images = draw(protocol.generated)[0]
+    found = compare(images, against, device=device, cache=options.cache, progress=progress)
+    suffix = protocol.name.replace("-", "_")
+    notes = [f"{protocol.name} protocol: {note}" for note in found.notes]
+    notes += _departures(protocol, len(images), len(against))
+    return Scores(
+        scores={f"{name}_{suffix}": value for name, value in found.scores.items()},
+        details={f"fidelity_{suffix}": {**found.details["fidelity"], "protocol": protocol.citation}},
+        notes=notes,
+    )
+
+
+def _departures(protocol: Protocol, generated: int, real: int) -> Sequence[str]:
+    if generated == protocol.generated:
+        return []
+    return [
+        f"{protocol.name} protocol: {generated:,} synthetic images instead of {protocol.generated:,}, against {real:,} "
+        "real ones; FID depends on both numbers"
+    ]
