@@ -1,0 +1,179 @@
+"""The book of results: any row by its name, run here or from a bundle on a GPU elsewhere.
+
+python -m benchmarks.book list | run | bundle | collect | table
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from benchmarks import bundle as bundles
+from benchmarks import hardware, outcomes, tables
+from benchmarks.rows import Row, select
+from benchmarks.running import Runner
+from benchmarks.scoring import SCORINGS, choose
+from benchmarks.stages import WORK, Workplace
+from simulacra import datasets
+from simulacra.errors import SimulacraError
+
+FOLDER = click.Path(path_type=Path)
+NAMES = ", ".join(SCORINGS)
+
+patterns_argument = click.argument("patterns", nargs=-1, required=True)
+score_option = click.option("--score", "scores", multiple=True, help=f"Only this scoring; repeatable. One of: {NAMES}.")
+work_option = click.option("--work", type=FOLDER, default=WORK, help="For releases, samplers and samples.")
+results_option = click.option("--results", "book", type=FOLDER, default=outcomes.BOOK, help="Where results are kept.")
+
+
+@click.group()
+def app() -> None:
+    """Run rows of the book, carry them to a GPU elsewhere and back, and print the tables."""
+
+
+@app.command("list")
+@click.argument("patterns", nargs=-1)
+@work_option
+@results_option
+def list_rows(patterns: tuple[str, ...], work: Path, book: Path) -> None:
+    """Rows and how far each has come."""
+    place = Workplace(folder=work)
+    for row in select(patterns or ("*",)):
+        _say(f"{row.name}: {_state(row, place, book)}")
+
+
+@app.command()
+@patterns_argument
+@score_option
+@work_option
+@results_option
+@click.option("--device", default="auto", help="auto, cpu or cuda.")
+@click.option("--time-limit", type=click.FloatRange(min=0), help="Seconds after which no new stage begins.")
+@click.option("--again", is_flag=True, help="Score again what has a score already; the new one replaces it.")
+@click.option("--pack", type=FOLDER, help="Also write all results of this call into one file, for collect.")
+@click.option("--bundle", "bundled", type=FOLDER, multiple=True, help="A bundle, or a part of one; repeatable.")
+def run(
+    patterns: tuple[str, ...],
+    scores: tuple[str, ...],
+    work: Path,
+    book: Path,
+    device: str,
+    time_limit: float | None,
+    again: bool,
+    pack: Path | None,
+    bundled: tuple[Path, ...],
+) -> None:
+    """Release, train, sample and score what is missing; call again to go on."""
+    from simulacra.networks.devices import pick_device
+
+    scorings, rows = choose(scores), select(patterns)
+    commit = hardware.commit()
+    if bundled:
+        commit = bundles.unpack(bundled, work)["commit"]
+        bundles.settle(work, book)
+    runner = Runner(
+        work=Workplace(folder=work, may_release=not bundled),
+        folder=book,
+        scorings=scorings,
+        device=pick_device(device),
+        commit=commit,
+        say=_say,
+        time_limit=time_limit,
+        again=again,
+        pack=pack,
+    )
+    runner.run_all(rows)
+    for line in runner.left:
+        _say(f"left for the next call: {line}")
+    for line in runner.failed:
+        _say(f"failed: {line}")
+    sys.exit(1 if runner.failed else 0)
+
+
+@app.command()
+@patterns_argument
+@score_option
+@work_option
+@results_option
+@click.option("--out", type=FOLDER, required=True, help="A new folder for the parts.")
+@click.option("--limit-mib", type=click.FloatRange(min=0.01), default=60.0, show_default=True, help="Size of a part.")
+def bundle(
+    patterns: tuple[str, ...], scores: tuple[str, ...], work: Path, book: Path, out: Path, limit_mib: float
+) -> None:
+    """Release what is not released yet, and pack what a machine elsewhere needs to go on."""
+    scorings, rows = choose(scores), select(patterns)
+    place = Workplace(folder=work)
+    for row in rows:
+        if not place.released(row):
+            _say(f"{row.name}: release begins")
+            place.release(row)
+        if not row.real:
+            place.run(row)
+    files = bundles.contents(place, book, rows, scorings)
+    limit = int(limit_mib * (1 << 20))
+    parts = bundles.write(files, out, rows=rows, commit=hardware.commit(), limit=limit)
+    _say(f"{len(rows)} rows, {len(files)} files, {len(parts)} parts in {out}")
+
+
+@app.command()
+@click.argument("places", nargs=-1, required=True, type=FOLDER)
+@results_option
+def collect(places: tuple[Path, ...], book: Path) -> None:
+    """Merge results that came back (folders, or files of run --pack); the newer of the same scoring wins."""
+    changes = [line for place in places for line in outcomes.collect(place, book)]
+    for line in changes or ["nothing new"]:
+        _say(line)
+
+
+@app.command()
+@results_option
+@click.option("--format", "form", type=click.Choice(["markdown", "json", "page"]), default="markdown")
+def table(book: Path, form: str) -> None:
+    """The book as tables; `page` is docs/book.md."""
+    found = list(outcomes.read_all(book)) if book.exists() else []
+    if form == "json":
+        click.echo(json.dumps(tables.to_json(found), indent=2, allow_nan=False))
+    else:
+        click.echo(tables.to_page(found) if form == "page" else tables.to_markdown(found), nl=False)
+
+
+def _state(row: Row, place: Workplace, book: Path) -> str:
+    known = outcomes.load(book, row)["scorings"]
+    schema = datasets.schema(row.data)
+    done = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name in known]
+    missing = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name not in known]
+    stages = (("released", place.released), ("trained", place.trained), ("sampled", place.sampled))
+    reached = [] if row.real else [name for name, check in stages if check(row)]
+    words = [*reached, *([f"scored {', '.join(done)}"] if done else [])]
+    return "; ".join([*(words or ["not begun"]), f"missing {', '.join(missing)}" if missing else "complete"])
+
+
+def _say(line: str) -> None:
+    """Flushed by click: whoever watches a long run, or cuts it off, sees how far it came."""
+    click.echo(line)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; an expected error is one line and exit code 2."""
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads must not spin on shared cores
+    try:
+        app(args=arguments, prog_name="python -m benchmarks.book", standalone_mode=False)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("book: stopped; call again to go on", err=True)
+        sys.exit(130)
+    except click.ClickException as error:
+        click.echo(f"book: {' '.join(error.format_message().split())}", err=True)
+        sys.exit(2)
+    except SimulacraError as error:
+        click.echo(f"book: {' '.join(str(error).split())}", err=True)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

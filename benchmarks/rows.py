@@ -1,0 +1,115 @@
+"""Rows of the book: a method on a data set at an epsilon with a seed. A new family of rows is a few lines here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any
+
+import click
+
+REAL = "real"
+"""The yardstick: the real training records in place of synthetic ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What is run and scored as one. `epsilon` is None without privacy; `settings` differ from the method's own."""
+
+    method: str
+    data: str
+    epsilon: float | None
+    seed: int
+    delta: float = 1e-5
+    adjacency: str = "replace-one"
+    settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    variant: str = ""
+
+    @property
+    def name(self) -> str:
+        """For example dp-merf/mnist/eps1/seed0+VARIANT, or real/mnist/seed0; also its place in the folders."""
+        budget = [] if self.real else ["not-private" if self.epsilon is None else f"eps{self.epsilon:g}"]
+        ending = f"seed{self.seed}" + (f"+{self.variant}" if self.variant else "")
+        return "/".join([self.method, self.data, *budget, ending])
+
+    @property
+    def real(self) -> bool:
+        """Whether this is the yardstick."""
+        return self.method == REAL
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {**asdict(self), "settings": dict(self.settings), "name": self.name}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Rows that differ in data set, epsilon and seed. `seeded` names settings that take the row's seed as well."""
+
+    method: str
+    data: Sequence[str]
+    epsilons: Sequence[float | None] = (None,)
+    seeds: Sequence[int] = (0, 1, 2, 3, 4)
+    delta: float = 1e-5
+    adjacency: str = "replace-one"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    seeded: Sequence[str] = ()
+    variant: str = ""
+
+    def rows(self) -> list[Row]:
+        """Every combination."""
+        return [
+            Row(
+                method=self.method,
+                data=data,
+                epsilon=epsilon,
+                seed=seed,
+                delta=self.delta,
+                adjacency=self.adjacency,
+                settings={**self.settings, **dict.fromkeys(self.seeded, seed)},
+                variant=self.variant,
+            )
+            for data in self.data
+            for epsilon in self.epsilons
+            for seed in self.seeds
+        ]
+
+
+# The frequencies are drawn anew for each seed, so that the spread over seeds counts all that is random.
+FAMILIES: list[Family] = [
+    Family(method=REAL, data=("mnist", "fashion-mnist", "cifar10", "adult")),
+    Family(method="dp-merf", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
+    Family(method="dp-merf", data=("adult",), epsilons=(1,), seeded=("feature_seed",)),
+]
+
+
+def all_rows() -> dict[str, Row]:
+    """Every row, by its name."""
+    rows: dict[str, Row] = {}
+    for row in (row for family in FAMILIES for row in family.rows()):
+        if row.name in rows:
+            raise click.ClickException(f"two rows are called {row.name}; give one of them a variant")
+        rows[row.name] = row
+    return rows
+
+
+def select(patterns: Iterable[str]) -> list[Row]:
+    """The rows that any of the shell patterns fits, in the order of the registry; a pattern without a row is refused.
+
+    An asterisk runs over slashes too: dp-merf/* is all of that method.
+    """
+    rows = all_rows()
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = [name for name in rows if fnmatchcase(name, pattern)]
+        if not found:
+            raise click.ClickException(f'no row is called "{pattern}"{_nearest(pattern, list(rows))}')
+        chosen.update(found)
+    return [row for name, row in rows.items() if name in chosen]
+
+
+def _nearest(pattern: str, names: list[str]) -> str:
+    close = get_close_matches(pattern, names, n=3, cutoff=0.5)
+    return f"; the closest are {', '.join(close)}" if close else "; see them all with: python -m benchmarks.book list"

@@ -1,0 +1,164 @@
+"""Scorings: the papers' protocols by name. Which of them fit a row follows from its schema, never from a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import numpy as np
+
+from benchmarks.material import Material
+from simulacra.errors import suggestion
+from simulacra.evaluate.scores import Scores
+from simulacra.schema import Schema
+
+LONGEST_DETAIL = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring:
+    """One protocol: what it says in words, the rows it is for, and how to compute it."""
+
+    name: str
+    words: str
+    fits: Callable[[Schema], bool]
+    compute: Callable[[Material], Scores]
+    weights: tuple[str, ...] = ()
+    """Pretrained networks that it needs."""
+
+
+def grey(schema: Schema) -> bool:
+    """Labelled images with one channel."""
+    return schema.image is not None and schema.image.channels == 1 and schema.labelled
+
+
+def colour(schema: Schema) -> bool:
+    """Labelled images with three channels."""
+    return schema.image is not None and schema.image.channels == 3 and schema.labelled
+
+
+def pictures(schema: Schema) -> bool:
+    """Any images."""
+    return schema.image is not None
+
+
+def classify(*classifiers: str, rows: int | None) -> Callable[[Material], Scores]:
+    """Train classifiers on so many samples and test them on the real test images."""
+
+    def compute(material: Material) -> Scores:
+        from simulacra.evaluate import evaluate_images
+
+        return evaluate_images(
+            *material.samples,
+            *material.real.test,
+            pixels="bytes",
+            seed=material.seed,
+            seeds=1,  # the rows have seeds of their own
+            train_rows=rows,
+            classifiers=list(classifiers),
+            device=material.device,
+            engine="auto",
+            progress=material.progress,
+        )
+
+    return compute
+
+
+def fidelity(*, rows: int, against: str) -> Callable[[Material], Scores]:
+    """Hold so many samples, drawn with the row's seed, against the real images of a split."""
+
+    def compute(material: Material) -> Scores:
+        from simulacra.evaluate.fidelity import compare
+
+        images, _ = material.samples
+        if rows < len(images):
+            images = images[np.sort(np.random.default_rng(material.seed).choice(len(images), rows, replace=False))]
+        reference, _ = getattr(material.real, against)
+        return compare(images, reference, device=material.device, progress=material.progress)
+
+    return compute
+
+
+def tables(material: Material) -> Scores:
+    """Twelve classifiers on the real test rows, and marginal distances."""
+    from simulacra.evaluate import evaluate_table
+
+    return evaluate_table(
+        material.samples, material.real.test, material.real.schema, seed=material.seed, progress=material.progress
+    )
+
+
+_ALL = (
+    Scoring(
+        name="lr-mlp-60000",
+        words="logistic regression and a perceptron trained on 60,000 images, as in DP-MEPF",
+        fits=grey,
+        compute=classify("lr", "mlp", rows=60_000),
+    ),
+    Scoring(
+        name="lr-mlp-6000",
+        words="the same two trained on 6,000 of the images, as in DP-MERF, DP-HP and DP-NTK",
+        fits=grey,
+        compute=classify("lr", "mlp", rows=6_000),
+    ),
+    Scoring(
+        name="cnn",
+        words="the convolutional network of the DP-GAN paper, trained on 60,000 images",
+        fits=grey,
+        compute=classify("cnn", rows=60_000),
+    ),
+    Scoring(
+        name="resnet9",
+        words="the ResNet-9 of DP-MEPF, trained on 50,000 images",
+        fits=colour,
+        compute=classify("resnet9", rows=50_000),
+    ),
+    Scoring(
+        name="fid-dp-gan",
+        words="60,000 images against the test images, as in the DP-GAN paper",
+        fits=pictures,
+        compute=fidelity(rows=60_000, against="test"),
+        weights=("inception",),
+    ),
+    Scoring(
+        name="fid-dp-mepf",
+        words="5,000 images against the training images, as in DP-MEPF",
+        fits=pictures,
+        compute=fidelity(rows=5_000, against="train"),
+        weights=("inception",),
+    ),
+    Scoring(
+        name="tables",
+        words="twelve classifiers, one fixed setting each, scored by their probabilities; the mean over the twelve",
+        fits=lambda schema: schema.image is None,
+        compute=tables,
+    ),
+)
+
+SCORINGS: dict[str, Scoring] = {scoring.name: scoring for scoring in _ALL}
+
+
+def choose(names: Iterable[str]) -> list[Scoring]:
+    """The named scorings, or all; an unknown name is refused."""
+    wanted = list(names)
+    for name in wanted:
+        if name not in SCORINGS:
+            raise click.ClickException(f'no scoring is called "{name}"{suggestion(name, SCORINGS)}')
+    return [scoring for name, scoring in SCORINGS.items() if not wanted or name in wanted]
+
+
+def trim(details: dict[str, Any]) -> dict[str, Any]:
+    """What is worth keeping for ever: short values, and each classifier's figures without its time."""
+    kept = {name: value for name, value in details.items() if _short(value)}
+    rows = details.get("classifiers")
+    if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
+        kept["classifiers"] = [{k: v for k, v in row.items() if k != "seconds" and _short(v)} for row in rows]
+    return kept
+
+
+def _short(value: Any) -> bool:
+    if isinstance(value, list):
+        return len(value) <= LONGEST_DETAIL and all(_short(inner) and not isinstance(inner, list) for inner in value)
+    return value is None or isinstance(value, (bool, int, float, str))

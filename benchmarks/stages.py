@@ -1,0 +1,171 @@
+"""The stages of a row before it is scored: release, train, draw samples. Each leaves files, and is done only once."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from benchmarks.hardware import hardware
+from benchmarks.material import Real, Records, digest
+from benchmarks.outcomes import dump
+from benchmarks.rows import Row
+from simulacra.evaluate.progress import Progress, silent
+from simulacra.privacy.durable import write_durably
+from simulacra.synthesis.run import Run
+from simulacra.synthesis.watching import Watcher
+
+WORK = Path(__file__).parent / "work"
+IMAGES = 60_000
+MOST_TABLE_ROWS = 60_000
+SAMPLE_SEED = 1_000_000
+"""Added to the row's seed for the samples, so that they and the first weights do not share random numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workplace:
+    """A folder with everything that is big or may be made again: rows/, ledgers/, and what came in a bundle."""
+
+    folder: Path
+    may_release: bool = True
+    """Not where a bundle is run: there are no libraries for exact noise, and no ledger."""
+
+    def place(self, row: Row) -> Path:
+        """The folder of a row."""
+        return self.folder / "rows" / row.name
+
+    def run(self, row: Row) -> Run:
+        """The row's run folder, checked to be what the row says."""
+        from simulacra.methods import make_method
+
+        run = Run.load(self.place(row) / "run")
+        asked = (row.method, make_method(row.method, row.settings, run.schema))
+        if (run.facts["method"], run.method) != asked or not _keeps(row, run.certificate):
+            raise click.ClickException("its release was made with other settings; move its folder away to start anew")
+        return run
+
+    def released(self, row: Row) -> bool:
+        """Whether the answers are there and certified."""
+        return row.real or (self.place(row) / "run" / "certificate.json").exists()
+
+    def trained(self, row: Row) -> bool:
+        """Whether there is a finished sampler."""
+        return row.real or (self.place(row) / "trained.json").exists()
+
+    def sampled(self, row: Row) -> bool:
+        """Whether the samples are drawn."""
+        return row.real or (self.place(row) / "samples.json").exists()
+
+    def release(self, row: Row) -> None:
+        """Spend the budget on this row; an interrupted release is continued, and paid only once."""
+        if not self.may_release:
+            raise click.ClickException("the bundle holds no release of it; bundle it again where the records are")
+        from simulacra import datasets
+        from simulacra.synthesis.releasing import release
+
+        found = datasets.load(row.data, "train")
+        out = self.place(row) / "run"
+        ledger = self.folder / "ledgers" / f"{row.data}-{row.adjacency}.ledger"
+        ledger.parent.mkdir(parents=True, exist_ok=True)
+        release(
+            found.data,
+            schema=found.schema,
+            method=row.method,
+            epsilon=row.epsilon,
+            delta=row.delta if row.epsilon is not None else None,
+            adjacency=row.adjacency,
+            out=out,
+            ledger=ledger,
+            settings=row.settings,
+            not_private=row.epsilon is None,
+            resume=out.exists(),
+        )
+
+    def train(self, row: Row, device: str, progress: Progress = silent) -> None:
+        """Train from the release; an interrupted training continues from its checkpoint."""
+        from simulacra.synthesis.training import train
+
+        started = time.perf_counter()
+        (self.place(row) / "samples.json").unlink(missing_ok=True)  # samples of an earlier training are not this one's
+        run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress))
+        if run.training is None or run.training["stopped_early"]:
+            raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
+        facts = {"seconds": round(time.perf_counter() - started, 1), "hardware": hardware(device)}
+        _write(self.place(row) / "trained.json", facts)
+
+    def sample(self, row: Row, real: Real) -> None:
+        """Draw the samples that every scoring of this row reads: labels from the noisy class shares, a fixed seed."""
+        rows = IMAGES if real.schema.image is not None else min(len(real.train), MOST_TABLE_ROWS)
+        seed = SAMPLE_SEED + row.seed
+        drawn: Records = self.run(row).sample(rows, seed=seed)
+        place = self.place(row)
+        if isinstance(drawn, tuple):
+            np.savez(place / "samples.npz", images=drawn[0], labels=drawn[1])
+        else:
+            drawn.to_parquet(place / "samples.parquet")
+        _write(place / "samples.json", {"rows": rows, "seed": seed, "sha256": digest(drawn)})
+
+    def samples(self, row: Row, real: Real) -> Records:
+        """The samples; of the yardstick, the training records themselves."""
+        if row.real:
+            return real.train
+        place = self.place(row)
+        if real.schema.image is None:
+            import pandas as pd
+
+            return pd.read_parquet(place / "samples.parquet")
+        with np.load(place / "samples.npz", allow_pickle=False) as archive:
+            return archive["images"], archive["labels"]
+
+    def facts(self, row: Row, samples: Records) -> dict[str, Any]:
+        """All that a result says about where its samples came from."""
+        if row.real:
+            return {"samples": {"rows": _count(samples), "sha256": digest(samples)}}
+        run = self.run(row)
+        certificate, training = run.certificate, run.training
+        assert training is not None
+        budget = {name: certificate[name] for name in ("epsilon", "delta", "adjacency", "private")}
+        done = json.loads((self.place(row) / "trained.json").read_bytes())
+        return {
+            "release": {"run": run.facts["run"], "budget": budget, "files": certificate["files"]},
+            "settings": training["settings"],
+            "training": {
+                "seed": training["seed"],
+                "device": training["device"],
+                "steps": max((step for step, _ in training["curve"]), default=0),
+                **done,
+            },
+            "samples": json.loads((self.place(row) / "samples.json").read_bytes()),
+        }
+
+
+class _Steps(Watcher):
+    """Passes training steps on as progress."""
+
+    def __init__(self, progress: Progress) -> None:
+        self.progress = progress
+
+    def on_step(self, step: int, steps: int, loss: float) -> None:
+        self.progress(f"loss {loss:.4g}", step, steps)
+
+
+def _keeps(row: Row, certificate: dict[str, Any]) -> bool:
+    """Whether the certified budget is the row's; epsilon is what the noise achieves, a hair below what was asked."""
+    if certificate["adjacency"] != row.adjacency or (certificate["epsilon"] is None) != (row.epsilon is None):
+        return False
+    if row.epsilon is None:
+        return True
+    return bool(certificate["delta"] == row.delta and 0.99 * row.epsilon <= certificate["epsilon"] <= row.epsilon)
+
+
+def _count(samples: Records) -> int:
+    return len(samples[1]) if isinstance(samples, tuple) else len(samples)
+
+
+def _write(path: Path, values: dict[str, Any]) -> None:
+    write_durably(path, dump(values).encode())

@@ -1,0 +1,199 @@
+"""The book as tables: per data set, a line per method and epsilon, ours with their spread and the papers' beside."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks import published
+from benchmarks.outcomes import Result
+from benchmarks.published import PUBLISHED, REMARKS, SOURCES, Column
+from benchmarks.rows import REAL
+from benchmarks.scoring import SCORINGS
+
+COLUMNS: dict[Column, str] = {
+    published.LR_60000: "LR 60,000",
+    published.MLP_60000: "MLP 60,000",
+    published.LR_6000: "LR 6,000",
+    published.MLP_6000: "MLP 6,000",
+    published.CNN: "CNN",
+    published.RESNET9: "ResNet-9",
+    published.FID: "FID, test",
+    ("fid-dp-mepf", "fid"): "FID, train",
+    published.AUROC: "AUROC",
+    published.AUPRC: "AUPRC",
+    ("tables", "f1_mean"): "F1",
+}
+
+NONE = "–"
+
+PREFACE = """# The book
+
+Every method on every data set it was run on, with the figures of the papers beside ours. All scores are measured on
+real test records that no method has seen, save where a column says that it compares with the training images. Scores
+are outside the privacy guarantee; these are of public data sets. `real` is the yardstick: the real training records in
+place of synthetic ones.
+
+A figure of ours is the mean over seeds, with the standard deviation over seeds after the sign ±. Each seed has its own
+release with fresh exact noise, its own random features, training and samples. Budgets are (epsilon, delta = 1e-5) under
+replace-one unless a line says otherwise. FID is better when lower, everything else when higher.
+
+Papers measure in different ways, which moves figures by points. Each column is one protocol:
+
+{columns}
+
+What produced a figure (settings, seeds, hashes of the releases, hardware, versions, commit) is in the JSON files under
+`benchmarks/results/book`. To make one again, and then this page:
+
+```sh
+python -m benchmarks.book list "dp-merf/*"
+python -m benchmarks.book run "dp-merf/mnist/eps1/seed0"
+python -m benchmarks.book table --format page > docs/book.md
+```
+
+Training needs releases alone: `bundle` packs them with what scoring needs, and `run --bundle` goes on from there on a
+GPU elsewhere. `collect` merges what comes back.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """One line of a table; a figure is a value per seed, or a paper's single one."""
+
+    data: str
+    method: str
+    epsilon: float | None
+    variant: str = ""
+    adjacency: str = ""
+    source: str = ""
+    figures: dict[Column, list[float]] = field(default_factory=dict)
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """The yardstick first, then by method, epsilon, and papers after ours."""
+        unbounded = float("inf")
+        epsilon = unbounded if self.epsilon is None else self.epsilon
+        return (self.method != REAL, self.method, epsilon, bool(self.source), self.variant)
+
+
+def lines(results: Iterable[Result]) -> list[Line]:
+    """Results gathered over seeds, and what the papers say."""
+    groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
+    for result in results:
+        row = result["row"]
+        if result["scorings"]:
+            groups[(row["data"], row["method"], row["epsilon"], row["variant"], row["adjacency"])].append(result)
+    ours = [_gather(key, group) for key, group in groups.items()]
+    papers = [
+        Line(
+            data=paper.data,
+            method=paper.method,
+            epsilon=paper.epsilon,
+            source=paper.source,
+            variant=paper.variant,
+            figures={column: [value] for column, value in paper.figures.items()},
+        )
+        for paper in PUBLISHED
+    ]
+    return sorted(ours + papers, key=lambda line: (line.data, *line.order))
+
+
+def to_json(results: Iterable[Result]) -> list[dict[str, Any]]:
+    """The same as plain values; a figure has a mean, a spread if there are several seeds, and how many there are."""
+    return [
+        {
+            "data": line.data,
+            "method": line.method,
+            "variant": line.variant,
+            "epsilon": line.epsilon,
+            "source": SOURCES.get(line.source, "this project"),
+            "seeds": list(line.seeds),
+            "figures": {
+                f"{scoring}: {score}": {
+                    "mean": statistics.fmean(values),
+                    "spread": statistics.stdev(values) if len(values) > 1 else None,
+                    "seeds": len(values) if not line.source else None,
+                }
+                for (scoring, score), values in line.figures.items()
+            },
+        }
+        for line in lines(results)
+    ]
+
+
+def to_markdown(results: Iterable[Result]) -> str:
+    """A section per data set, and the sources."""
+    everything = lines(results)
+    parts = []
+    for data in dict.fromkeys(line.data for line in everything):
+        chosen = [line for line in everything if line.data == data]
+        columns = [column for column in COLUMNS if any(column in line.figures for line in chosen)]
+        parts.append(f"## {data}\n\n{_table(chosen, columns)}")
+    cited = [f"* **{name} paper**: {SOURCES[name]}. {REMARKS[name]}" for name in SOURCES]
+    parts.append("## Sources\n\n" + "\n".join(cited))
+    return "\n\n".join(parts) + "\n"
+
+
+def to_page(results: Iterable[Result]) -> str:
+    """docs/book.md."""
+    return PREFACE.format(columns="\n".join(_column_words())) + "\n" + to_markdown(results)
+
+
+def _gather(key: tuple[Any, ...], group: Sequence[Result]) -> Line:
+    data, method, epsilon, variant, adjacency = key
+    group = sorted(group, key=lambda result: result["row"]["seed"])
+    figures: dict[Column, list[float]] = {}
+    for scoring, score in COLUMNS:
+        found = [result["scorings"].get(scoring, {}).get("scores", {}).get(score) for result in group]
+        values = [value for value in found if value is not None]
+        if values:
+            figures[(scoring, score)] = values
+    return Line(
+        data=data,
+        method=method,
+        epsilon=epsilon,
+        variant=variant,
+        adjacency=adjacency,
+        figures=figures,
+        seeds=tuple(result["row"]["seed"] for result in group),
+    )
+
+
+def _table(chosen: Sequence[Line], columns: Sequence[Column]) -> str:
+    head = ["method", "epsilon", "seeds", *(COLUMNS[column] for column in columns)]
+    rows = [head, ["---"] * len(head)]
+    for line in chosen:
+        epsilon = NONE if line.epsilon is None else f"{line.epsilon:g}"
+        seeds = str(len(line.seeds)) if line.seeds else NONE
+        rows.append([_title(line), epsilon, seeds, *(_cell(line, column) for column in columns)])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _title(line: Line) -> str:
+    marks = [line.variant] if line.variant else []
+    if line.source:
+        return f"{line.method}{f' ({line.variant})' if marks else ''}, {line.source} paper"
+    if line.adjacency not in ("", "replace-one") and line.method != REAL:
+        marks.append(line.adjacency)
+    return f"**{line.method}**" + (f" ({', '.join(marks)})" if marks else "")
+
+
+def _cell(line: Line, column: Column) -> str:
+    values = line.figures.get(column)
+    if not values:
+        return NONE
+    digits = 1 if column[1] == "fid" else 3
+    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
+    # A scoring that is still missing for some seeds says so.
+    part = f" ({len(values)} of {len(line.seeds)})" if line.seeds and len(values) < len(line.seeds) else ""
+    return f"{statistics.fmean(values):.{digits}f}{spread}{part}"
+
+
+def _column_words() -> Iterator[str]:
+    for scoring in SCORINGS.values():
+        titles = [title for (name, _), title in COLUMNS.items() if name == scoring.name]
+        yield f"* {' and '.join(titles)} (`{scoring.name}`): {scoring.words}."

@@ -1,0 +1,168 @@
+"""Rows have names, patterns choose them, and protocols follow from what is public about the data."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import click
+import numpy as np
+import pytest
+
+from benchmarks import scoring
+from benchmarks.material import Material, Real, digest
+from benchmarks.published import PUBLISHED, REMARKS, SOURCES
+from benchmarks.rows import FAMILIES, Family, Row, all_rows, select
+from benchmarks.scoring import SCORINGS, choose, trim
+from benchmarks.tables import COLUMNS
+from simulacra import datasets
+from simulacra.evaluate import Scores
+
+
+def names(*patterns: str) -> list[str]:
+    return [row.name for row in select(patterns)]
+
+
+def test_a_row_is_named_after_what_it_is() -> None:
+    row = Row(method="dp-merf", data="mnist", epsilon=1.0, seed=0)
+    assert row.name == "dp-merf/mnist/eps1/seed0"
+    assert (
+        Row(method="dp-merf", data="mnist", epsilon=0.2, seed=3, variant="wide").name
+        == "dp-merf/mnist/eps0.2/seed3+wide"
+    )
+    assert Row(method="dp-merf", data="mnist", epsilon=None, seed=0).name == "dp-merf/mnist/not-private/seed0"
+    assert Row(method="real", data="mnist", epsilon=None, seed=0).name == "real/mnist/seed0"
+
+
+def test_patterns_choose_rows_in_the_order_of_the_registry() -> None:
+    assert names("dp-merf/*/eps1/seed0") == [
+        f"dp-merf/{data}/eps1/seed0" for data in ("mnist", "fashion-mnist", "adult")
+    ]
+    assert names("real/mnist/seed0", "real/mnist/*") == [f"real/mnist/seed{seed}" for seed in range(5)]
+    assert len(select(["*"])) == len(all_rows())
+
+
+def test_an_unknown_pattern_names_the_closest_rows() -> None:
+    with pytest.raises(click.ClickException, match="closest are dp-merf/mnist/eps1/seed0"):
+        select(["dp-merf/mnsit/eps1/seed0"])
+    with pytest.raises(click.ClickException, match="see them all with"):
+        select(["zzz"])
+
+
+def test_two_rows_of_one_name_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = [*FAMILIES, Family(method="dp-merf", data=("mnist",), epsilons=(1,), settings={"pairs": 7})]
+    monkeypatch.setattr("benchmarks.rows.FAMILIES", twice)
+    with pytest.raises(click.ClickException, match="variant"):
+        all_rows()
+
+
+def test_every_registered_row_is_of_a_known_data_set_and_method() -> None:
+    from simulacra.methods import make_method
+
+    for row in all_rows().values():
+        schema = datasets.schema(row.data)
+        if not row.real:
+            make_method(row.method, row.settings, schema)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("mnist", ["lr-mlp-60000", "lr-mlp-6000", "cnn", "fid-dp-gan", "fid-dp-mepf"]),
+        ("cifar10", ["resnet9", "fid-dp-gan", "fid-dp-mepf"]),
+        ("adult", ["tables"]),
+    ],
+)
+def test_scorings_follow_from_the_schema(data: str, expected: list[str]) -> None:
+    schema = datasets.schema(data)
+    assert [name for name, one in SCORINGS.items() if one.fits(schema)] == expected
+
+
+def test_an_unknown_scoring_is_refused() -> None:
+    assert [one.name for one in choose(["cnn"])] == ["cnn"]
+    assert [one.name for one in choose([])] == list(SCORINGS)
+    with pytest.raises(click.ClickException, match="did you mean"):
+        choose(["resnet"])
+
+
+@pytest.fixture
+def material() -> Material:
+    images = np.arange(40 * 64, dtype=np.uint8).reshape(40, 8, 8)
+    return Material(samples=(images, np.arange(40) % 10), real=Real(name="digits"), seed=3, device="cpu")
+
+
+def test_classifiers_are_called_as_the_library_defines_them(
+    material: Material, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def stub(*arrays: Any, **options: Any) -> Scores:
+        seen.update(options, arrays=arrays)
+        return Scores(scores={})
+
+    monkeypatch.setattr("simulacra.evaluate.evaluate_images", stub)
+    SCORINGS["lr-mlp-6000"].compute(material)
+    assert seen["train_rows"] == 6000
+    assert seen["classifiers"] == ["lr", "mlp"]
+    assert (seen["pixels"], seen["seed"], seen["seeds"], seen["device"]) == ("bytes", 3, 1, "cpu")
+    assert len(seen["arrays"][0]) == 40
+    assert len(seen["arrays"][2]) == len(datasets.load("digits", "test").data[1])
+
+
+def test_the_library_takes_these_arguments(material: Material) -> None:
+    from simulacra.evaluate import evaluate_images
+    from simulacra.evaluate.fidelity import compare
+
+    names = ("pixels", "seed", "seeds", "train_rows", "classifiers", "device", "engine", "progress")
+    assert set(names) <= set(inspect.signature(evaluate_images).parameters)
+    assert {"device", "progress"} <= set(inspect.signature(compare).parameters)
+
+
+def test_fidelity_takes_a_seeded_choice_of_samples(material: Material, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def stub(images: Any, reference: Any, **options: Any) -> Scores:
+        seen.append((images, len(reference)))
+        return Scores(scores={})
+
+    monkeypatch.setattr("simulacra.evaluate.fidelity.compare", stub)
+    ten = scoring.fidelity(rows=10, against="train")
+    for _ in range(2):
+        ten(material)
+    assert len(seen[0][0]) == 10
+    assert (seen[0][0] == seen[1][0]).all()
+    assert seen[0][1] == len(datasets.load("digits", "train").data[1])
+    SCORINGS["fid-dp-gan"].compute(material)
+    assert len(seen[2][0]) == 40
+
+
+def test_details_are_trimmed_to_what_is_worth_keeping() -> None:
+    details = {
+        "train_rows": 5,
+        "classes": ["a", "b"],
+        "curve": list(range(1000)),
+        "columns": {"age": {"distance": 0.1}},
+        "classifiers": [{"name": "lr", "accuracy": 0.5, "seconds": 1.5}],
+    }
+    kept = {"train_rows": 5, "classes": ["a", "b"], "classifiers": [{"name": "lr", "accuracy": 0.5}]}
+    assert trim(details) == kept
+
+
+def test_a_digest_sees_values_labels_and_columns(material: Material) -> None:
+    images, labels = material.samples
+    assert digest((images, labels)) == digest((images.copy(), labels.copy()))
+    assert digest((images, labels)) != digest((images, labels + 1))
+    frame = datasets.load("adult", "test").data.slice(0, 20).to_pandas()
+    assert digest(frame) == digest(frame.copy())
+    assert digest(frame) != digest(frame[::-1])
+
+
+def test_published_figures_have_a_source_and_a_column() -> None:
+    assert set(SOURCES) == set(REMARKS)
+    for paper in PUBLISHED:
+        assert paper.source in SOURCES
+        assert set(paper.figures) <= set(COLUMNS)
+        assert paper.data in datasets.names()
+        for (scoring_name, score), value in paper.figures.items():
+            assert SCORINGS[scoring_name].fits(datasets.schema(paper.data))
+            assert 0 < value < (200 if score == "fid" else 1)

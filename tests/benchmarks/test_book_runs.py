@@ -1,0 +1,294 @@
+"""A row runs end to end, goes on where it stopped, and gives the same scores from a bundle elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tiny
+import tiny_book
+
+from benchmarks import book, outcomes, scoring
+from simulacra.evaluate import Scores
+
+ROOT = Path(__file__).parents[2]
+DIGITS = "dp-merf/digits/eps5/seed0"
+Call = Callable[..., tiny.Finished]
+
+
+@pytest.fixture
+def small(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The small book, and no data or weights but the embedded ones."""
+    monkeypatch.setattr(scoring, "SCORINGS", dict(scoring.SCORINGS))
+    monkeypatch.setattr(book, "SCORINGS", scoring.SCORINGS)
+    monkeypatch.delenv("SIMULACRA_DATA", raising=False)
+    monkeypatch.setenv("SIMULACRA_CACHE", str(work / "no-cache"))
+    tiny_book.install(monkeypatch.setattr)
+
+
+@pytest.fixture
+def call(small: None, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command, in this process, with its folders in the working folder."""
+
+    def run(command: str, *words: Any) -> tiny.Finished:
+        places = ["--results", "book"] + (["--work", "w"] if command in ("list", "run", "bundle") else [])
+        device = ["--device", "cpu"] if command == "run" else []
+        capsys.readouterr()
+        try:
+            book.main([command, *places, *device, *map(str, words)])
+            code = 0
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        streams = capsys.readouterr()
+        return tiny.Finished(code, streams.out, streams.err)
+
+    return run
+
+
+def result(name: str, folder: str = "book") -> dict[str, Any]:
+    return json.loads(Path(folder, f"{name}.json").read_text())
+
+
+def scores(name: str, folder: str = "book") -> dict[str, dict[str, float]]:
+    return {scoring_name: one["scores"] for scoring_name, one in result(name, folder)["scorings"].items()}
+
+
+def test_a_row_of_images_runs_end_to_end_and_then_has_nothing_left_to_do(call: Call) -> None:
+    assert "not begun; missing lr-mlp-6000, fid-dp-gan" in call("list", DIGITS).out
+    finished = call("run", DIGITS)
+    assert finished.code == 0, finished.out
+    for stage in ("release", "train", "sample", "lr-mlp-6000", "fid-dp-gan"):
+        assert re.search(rf"{DIGITS}: {stage} took [\d.]+ s", finished.out)
+    assert "released; trained; sampled; scored lr-mlp-6000, fid-dp-gan; complete" in call("list", DIGITS).out
+    assert "nothing left to do" in call("run", DIGITS).out
+    found = result(DIGITS)
+    assert found["row"]["settings"]["feature_seed"] == 0
+    one = found["scorings"]["lr-mlp-6000"]
+    assert {"scores", "details", "notes", "seconds", "hardware", "versions", "commit", "date", "seed"} <= set(one)
+    assert one["details"] == {"rows": 300}
+    draw = found["draws"][one["draw"]]
+    assert draw["settings"]["training"]["steps"] == draw["training"]["steps"] == 6
+    assert draw["release"]["budget"]["adjacency"] == "replace-one"
+    assert 4.9 < draw["release"]["budget"]["epsilon"] <= 5
+    assert draw["samples"]["sha256"].startswith(one["draw"])
+    assert draw["training"]["hardware"]["device"] == "cpu"
+    assert all(len(value) == 64 for value in draw["release"]["files"].values())
+
+
+def test_tables_and_yardsticks_and_rows_without_privacy_run_too(call: Call) -> None:
+    finished = call("run", "real/*", "*/adult/*", "*+free")
+    assert finished.code == 0, finished.out
+    assert result("real/digits/seed0")["draws"].popitem()[1].keys() == {"samples"}
+    assert scores("real/digits/seed0")["lr-mlp-6000"]["lr_accuracy"] > 0.7
+    assert 0 <= scores("dp-merf/adult/eps1/seed0")["tables"]["auroc_mean"] <= 1
+    assert (
+        result("dp-merf/digits/not-private/seed0+free")["draws"].popitem()[1]["release"]["budget"]["private"] is False
+    )
+
+
+def test_results_name_no_machine_and_no_folder(call: Call, work: Path) -> None:
+    import socket
+
+    call("run", DIGITS)
+    text = Path("book", f"{DIGITS}.json").read_text()
+    assert str(work) not in text
+    assert str(ROOT) not in text
+    host = socket.gethostname()
+    assert len(host) < 4 or host not in text
+    assert json.dumps(json.loads(text), indent=2, sort_keys=True) + "\n" == text
+
+
+def test_a_row_that_stopped_after_its_release_is_not_released_again(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("simulacra.synthesis.training.train", lambda *_, **__: 1 / 0)
+        finished = call("run", DIGITS)
+    assert finished.code == 1
+    assert f"failed: {DIGITS}: train: ZeroDivisionError" in finished.out
+    ledger = Path("w/ledgers/digits-replace-one.ledger")
+    spent = tiny.reservations(ledger)
+    assert spent > 0
+    assert "released; missing" in call("list", DIGITS).out
+    finished = call("run", DIGITS)
+    assert finished.code == 0
+    assert "release begins" not in finished.out
+    assert tiny.reservations(ledger) == spent
+
+
+def test_a_scoring_that_failed_is_repeated_and_the_others_are_not(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(material: Any) -> Scores:
+        raise RuntimeError("no memory left")
+
+    good = scoring.SCORINGS["lr-mlp-6000"]
+    monkeypatch.setitem(
+        scoring.SCORINGS, "lr-mlp-6000", scoring.Scoring(name=good.name, words="", fits=good.fits, compute=broken)
+    )
+    finished = call("run", "dp-merf/digits/eps5/*")
+    assert finished.code == 1
+    assert finished.out.count("RuntimeError: no memory left") == 4  # each when it happens, and again at the end
+    assert "seed1: fid-dp-gan took" in finished.out  # neither the next scoring nor the next row was lost
+    before = result(DIGITS)["scorings"]["fid-dp-gan"]
+    monkeypatch.setitem(scoring.SCORINGS, "lr-mlp-6000", good)
+    finished = call("run", DIGITS)
+    assert finished.code == 0
+    assert "fid-dp-gan begins" not in finished.out
+    assert "train begins" not in finished.out
+    after = result(DIGITS)["scorings"]
+    assert after["fid-dp-gan"] == before
+    assert set(after) == {"fid-dp-gan", "lr-mlp-6000"}
+
+
+def test_scorings_of_another_draw_are_kept_and_told_apart(call: Call) -> None:
+    call("run", DIGITS, "--score", "fid-dp-gan")
+    shutil.rmtree("w")
+    finished = call("run", DIGITS)
+    assert "its scorings are of several draws" in finished.out
+    found = result(DIGITS)
+    assert len(found["draws"]) == 2
+    finished = call("run", DIGITS, "--again")
+    assert "train begins" not in finished.out
+    assert len(result(DIGITS)["draws"]) == 1
+
+
+def test_after_the_time_limit_nothing_new_begins_and_what_is_left_is_said(call: Call) -> None:
+    finished = call("run", "dp-merf/digits/eps5/*", "--time-limit", "0")
+    assert finished.code == 0
+    assert "begins" not in finished.out
+    assert f"left for the next call: {DIGITS}: release, train, sample, lr-mlp-6000, fid-dp-gan" in finished.out
+
+
+def test_a_release_with_other_settings_is_not_taken_for_the_rows(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("run", DIGITS, "--score", "fid-dp-gan")
+    families = [tiny_book.Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0,), settings={"pairs": 21})]
+    monkeypatch.setattr("benchmarks.rows.FAMILIES", families)
+    finished = call("run", DIGITS)
+    assert finished.code == 1
+    assert "its release was made with other settings; move its folder away" in finished.out
+
+
+def test_one_row_runs_elsewhere_from_a_bundle_with_the_same_scores(call: Call, work: Path) -> None:
+    """Same release, same seed, same processor: the same samples. Libraries for exact noise are not there."""
+    assert call("bundle", DIGITS, "real/digits/*", "--out", "parts", "--limit-mib", "0.02").code == 0
+    parts = sorted(Path("parts").glob("part-*"))
+    assert len(parts) > 2
+    for part in parts:
+        assert sum(file.stat().st_size for file in part.iterdir()) <= 0.02 * 2**20
+    absent = ["dp_accounting", "filelock", "opendp", "pydantic", "tomli_w", "xgboost"]
+    program = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent!r}))\n"
+        "import tiny_book; tiny_book.install()\n"
+        "from benchmarks.book import main; main(sys.argv[1:])"
+    )
+    words = ["run", DIGITS, "real/digits/*", "--work", "there", "--results", "came", "--pack", "out/pack.json"]
+    bundled = [word for part in reversed(parts) for word in ("--bundle", str(part))]
+    finished = subprocess.run(
+        [sys.executable, "-c", program, *words, "--device", "cpu", *bundled],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src"), str(Path(__file__).parent)])},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    assert "release begins" not in finished.stdout
+    assert call("run", DIGITS, "real/digits/*").code == 0
+    assert scores(DIGITS, "came") == scores(DIGITS)
+    assert call("collect", "out/pack.json", "--results", "home").out.count("is new") == 4
+    assert scores(DIGITS, "home") == scores(DIGITS)
+    assert scores("real/digits/seed0", "home") == scores("real/digits/seed0")
+    assert call("collect", "came", "--results", "home").out == "nothing new\n"
+
+
+def test_a_bundle_that_lacks_a_part_or_was_damaged_is_one_clear_line(call: Call) -> None:
+    call("bundle", DIGITS, "--out", "parts", "--limit-mib", "0.02")
+    assert "not empty" in call("bundle", DIGITS, "--out", "parts").err
+    shutil.copytree("parts", "damaged")
+    piece = sorted(Path("damaged/part-0").glob("piece-*"))[0]
+    piece.write_bytes(b"x" + piece.read_bytes()[1:])
+    finished = call("run", DIGITS, "--bundle", "damaged", "--work", "there")
+    assert (finished.code, finished.err) == (2, "book: part-0 of the bundle is damaged; carry it again\n")
+    shutil.rmtree("parts/part-1")
+    finished = call("run", DIGITS, "--bundle", "parts", "--work", "there")
+    message = "book: part-1 of the bundle is missing or incomplete; give that folder too\n"
+    assert (finished.code, finished.err) == (2, message)
+    assert "neither a bundle" in call("run", DIGITS, "--bundle", "nowhere").err
+
+
+def test_a_row_that_is_not_in_the_bundle_is_not_released_elsewhere(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    call("bundle", "real/digits/*", "--out", "parts")
+    finished = call("run", DIGITS, "--bundle", "parts", "--work", "there")
+    assert finished.code == 1
+    assert "the bundle holds no release of it" in finished.out
+
+
+def test_a_bundle_carries_a_finished_training_and_known_results(call: Call) -> None:
+    call("run", DIGITS, "--score", "fid-dp-gan")
+    call("bundle", DIGITS, "--out", "parts")
+    finished = call("run", DIGITS, "--bundle", "parts", "--work", "there", "--results", "came")
+    assert finished.code == 0
+    assert "train begins" not in finished.out
+    assert "fid-dp-gan begins" not in finished.out
+    assert set(scores(DIGITS, "came")) == {"fid-dp-gan", "lr-mlp-6000"}
+
+
+def test_weights_travel_when_a_scoring_of_these_rows_needs_them(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from simulacra.datasets.places import cache_folder
+
+    kept = cache_folder() / "weights" / "inception.safetensors"
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"weights")
+    monkeypatch.setattr("simulacra.networks.weights.get", lambda name: kept)
+    plain = scoring.SCORINGS["fid-dp-gan"]
+    needy = scoring.Scoring(name=plain.name, words="", fits=plain.fits, compute=plain.compute, weights=("inception",))
+    monkeypatch.setitem(scoring.SCORINGS, "fid-dp-gan", needy)
+    call("bundle", "real/digits/*", "--out", "with")
+    call("bundle", "real/adult/*", "--out", "without")
+    assert "cache/weights/inception.safetensors" in json.loads(Path("with/manifest.json").read_text())["files"]
+    assert json.loads(Path("without/manifest.json").read_text())["files"] == {}
+
+
+def test_data_files_travel_from_the_data_folder(small: None, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from benchmarks.bundle import data_files
+
+    for name in ("fashion_mnist.npz", "mnist.npz", "cifar10/train_00.webp", "tables/census_test.parquet"):
+        path = work / "data" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"1")
+    monkeypatch.setenv("SIMULACRA_DATA", str(work / "data"))
+    assert list(data_files("fashion-mnist")) == ["data/fashion_mnist.npz"]
+    assert list(data_files("mnist")) == ["data/mnist.npz"]
+    assert list(data_files("cifar10")) == ["data/cifar10/train_00.webp"]
+    assert list(data_files("census")) == ["data/tables/census_test.parquet"]
+    assert data_files("digits") == {}
+
+
+def test_collecting_never_loses_a_scoring_and_the_newer_wins(call: Call) -> None:
+    call("run", DIGITS)
+    shutil.copytree("book", "back")
+    changed = result(DIGITS)
+    newer = {**changed["scorings"].pop("fid-dp-gan"), "date": "2999-01-01T00:00:00Z", "scores": {"fid": 5.0}}
+    changed["scorings"] = {"fid-dp-gan": newer, "cnn": {**newer, "scores": {"cnn_accuracy": 0.5}}}
+    outcomes.save(Path("back"), changed)
+    out = call("collect", "back").out
+    assert "cnn is new" in out
+    assert "fid-dp-gan of 2999-01-01T00:00:00Z replaces" in out
+    assert set(scores(DIGITS)) == {"fid-dp-gan", "cnn", "lr-mlp-6000"}
+    assert scores(DIGITS)["fid-dp-gan"] == {"fid": 5.0}
+    older = result(DIGITS)
+    older["scorings"]["fid-dp-gan"] |= {"date": "2001-01-01T00:00:00Z", "scores": {"fid": 9.0}}
+    outcomes.save(Path("back"), older)
+    assert call("collect", "back").out == "nothing new\n"
+    older["row"]["delta"] = 0.1
+    outcomes.save(Path("back"), older)
+    assert "other settings" in call("collect", "back").err
+    Path("back/junk.json").write_text("{}")
+    assert "is not a result of the book" in call("collect", "back/junk.json").err
+    assert "is not there" in call("collect", "gone").err

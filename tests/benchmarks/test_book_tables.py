@@ -1,0 +1,90 @@
+"""The tables: means and spreads over seeds, papers beside, and the page in the documentation."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks import book, outcomes
+from benchmarks.outcomes import empty
+from benchmarks.rows import Row
+from benchmarks.tables import to_json, to_markdown, to_page
+
+ROOT = Path(__file__).parents[2]
+
+
+def scored(seed: int, scores: dict[str, dict[str, float]], **fields: Any) -> dict[str, Any]:
+    row = Row(**{"method": "dp-merf", "data": "mnist", "epsilon": 1.0, "seed": seed, **fields})
+    return {**empty(row), "scorings": {name: {"scores": values, "draw": "d"} for name, values in scores.items()}}
+
+
+def line(text: str, start: str) -> list[str]:
+    found = [row for row in text.splitlines() if row.startswith(start)]
+    assert len(found) == 1, found
+    return [cell.strip() for cell in found[0].strip("|").split("|")]
+
+
+def test_a_line_has_the_mean_and_the_spread_over_seeds() -> None:
+    three = [
+        scored(0, {"lr-mlp-6000": {"lr_accuracy": 0.7, "mlp_accuracy": 0.8}, "fid-dp-gan": {"fid": 100.0}}),
+        scored(1, {"lr-mlp-6000": {"lr_accuracy": 0.8, "mlp_accuracy": 0.8}}),
+    ]
+    text = to_markdown(three)
+    section = text.split("## mnist\n")[1].split("## ")[0]
+    head = line(section, "| method")
+    cells = dict(zip(head, line(section, "| **dp-merf** | 1 "), strict=True))
+    assert cells["seeds"] == "2"
+    assert cells["LR 6,000"] == "0.750 ± 0.071"
+    assert cells["MLP 6,000"] == "0.800 ± 0.000"
+    assert cells["FID, test"] == "100.0 (1 of 2)"
+    assert cells["LR 60,000"] == "–"
+    paper = dict(zip(head, line(section, "| dp-merf, dp-ntk paper | 1 "), strict=True))
+    assert paper["LR 6,000"] == "0.769"
+
+
+def test_variants_and_relations_have_lines_of_their_own() -> None:
+    figures = {"lr-mlp-6000": {"lr_accuracy": 0.5}}
+    text = to_markdown(
+        [
+            scored(0, figures),
+            scored(0, figures, variant="wide"),
+            scored(0, figures, adjacency="add-remove", variant="other"),
+            scored(0, figures, method="real", epsilon=None),
+            scored(0, {}, epsilon=7.0),
+        ]
+    )
+    section = text.split("## mnist\n")[1].split("## ")[0]
+    for start in ("| **dp-merf** | 1 ", "| **dp-merf** (wide) | 1 ", "| **dp-merf** (other, add-remove) | 1 "):
+        line(section, start)
+    assert section.strip().splitlines()[2].startswith("| **real** | – ")
+    assert "| 7 |" not in section
+
+
+def test_the_tables_come_as_json_too() -> None:
+    entries = to_json([scored(seed, {"cnn": {"cnn_accuracy": 0.5 + seed / 10}}) for seed in (0, 1)])
+    ours = [entry for entry in entries if entry["source"] == "this project"]
+    assert len(ours) == 1
+    assert ours[0]["figures"]["cnn: cnn_accuracy"]["mean"] == pytest.approx(0.55)
+    assert ours[0]["figures"]["cnn: cnn_accuracy"]["seeds"] == 2
+    assert ours[0]["seeds"] == [0, 1]
+
+
+def test_the_command_prints_every_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outcomes.save(tmp_path, scored(0, {"cnn": {"cnn_accuracy": 0.5}}))
+    for form in ("markdown", "json", "page"):
+        book.main(["table", "--results", str(tmp_path), "--format", form])
+        out = capsys.readouterr().out
+        if form == "json":
+            assert any(entry["source"] == "this project" for entry in json.loads(out))
+        else:
+            assert "| **dp-merf** | 1 | 1 |" in out
+            assert out.startswith("# The book" if form == "page" else "## ")
+
+
+def test_the_page_in_the_documentation_is_the_book_as_it_stands() -> None:
+    """If this fails: python -m benchmarks.book table --format page > docs/book.md"""
+    found = list(outcomes.read_all(outcomes.BOOK)) if outcomes.BOOK.exists() else []
+    assert (ROOT / "docs" / "book.md").read_text(encoding="utf-8") == to_page(found)
