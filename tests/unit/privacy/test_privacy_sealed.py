@@ -9,8 +9,10 @@ import pytest
 import torch
 from invented import SCHEMA, Counts, InMemory, Inputs, source
 
+from simulacra.privacy.query import FeatureMap
+from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
-from simulacra.privacy.summing import in_memory, sum_over
+from simulacra.privacy.summing import add_chunks, in_memory, sum_over
 
 
 def sealed(inputs: list[list[float]], labels: list[int]) -> Sealed:
@@ -62,3 +64,22 @@ def test_no_records_sum_to_zero() -> None:
     nobody = Sealed(InMemory(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)), SCHEMA)
     assert sum_over(nobody, {"inputs": Inputs()})["inputs"].tolist() == [0, 0]
     assert in_memory(nobody).inputs.shape == (0, 2)
+
+
+def test_nan_of_a_closed_form_becomes_zero_without_a_second_copy_of_the_sums() -> None:
+    """Releases have millions of numbers: a copy per chunk took as long as the sum itself."""
+
+    class Careless(FeatureMap):
+        shape = (3,)
+        given = torch.tensor([1.0, torch.nan, -2.0], dtype=torch.float64)
+
+        def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            return self.given
+
+        def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            return self.given
+
+    total = torch.zeros(3, dtype=torch.float64)
+    add_chunks(total, Careless(), Records(inputs=torch.zeros(2, 1), labels=torch.zeros(2, dtype=torch.int64)))
+    assert total.tolist() == [1.0, 0.0, -2.0]
+    assert Careless.given.tolist() == [1.0, 0.0, -2.0], "put right where it lies"
