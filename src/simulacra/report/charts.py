@@ -141,10 +141,14 @@ def split(parts: Sequence[tuple[str, float]], *, label: str) -> Markup:
     return _svg(width, height, label, body, "chart split")
 
 
-def versus(rows: Sequence[tuple[str, float]], *, label: str) -> Markup:
-    """Ratios of signal to noise on a log scale: bars to the right of the middle line are mostly signal."""
+def versus(rows: Sequence[tuple[str, float]], *, label: str, threshold: float | None = None) -> Markup:
+    """Ratios of signal to noise on a log scale: bars to the right of the middle line are mostly signal.
+
+    A ratio that is wanted is marked by a dashed line, which bars cross that reach it.
+    """
     row, left, width, right = 22, 120, 420, 84
-    reach = max([abs(math.log10(ratio)) for _, ratio in rows if ratio > 0] + [0.5]) * 1.05
+    shown = [ratio for _, ratio in rows if ratio > 0] + ([] if threshold is None else [threshold])
+    reach = max([abs(math.log10(ratio)) for ratio in shown] + [0.5]) * 1.05
     middle = left + (width - left - right) / 2
     scale = (width - left - right) / 2 / reach
     body = [_line(middle, 0, middle, len(rows) * row, "axis")]
@@ -156,6 +160,9 @@ def versus(rows: Sequence[tuple[str, float]], *, label: str) -> Markup:
         body.append(_text(left - 6, y + 11, _clip(name, 16), "end", "name"))
         words = f"{_rounded(ratio)} : 1" if ratio >= 1 else (f"1 : {_rounded(1 / ratio)}" if ratio > 0 else "none")
         body.append(_text(width - 2, y + 11, words, "end", "quiet"))
+    if threshold is not None:
+        x = middle + math.log10(threshold) * scale
+        body.append(_line(x, 0, x, len(rows) * row, "threshold"))
     return _svg(width, len(rows) * row, label, body, "chart wide")
 
 

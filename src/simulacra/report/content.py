@@ -24,7 +24,8 @@ class ReportContent:
     `synthetic` is a DataFrame, or a uint8 array of images (n, height, width) or (n, height, width, channels) with
     `synthetic_labels`. `real`, with `real_labels`, is the same for real rows, or None; whatever is drawn from it is
     marked as outside the guarantee. Of real images only the average per class is drawn, never a single one.
-    `class_signal` has `class_name`, `signal` and `noise` per class; `training_curve` has (step, loss).
+    `class_signal` has `class_name`, `signal` and `noise` per class, and may have what `synthesis/gauge.py` adds;
+    `class_words` says the same as pairs of a name and a sentence; `training_curve` has (step, loss).
     """
 
     title: str
@@ -39,6 +40,7 @@ class ReportContent:
     scores: Scores | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
     class_signal: Sequence[Mapping[str, Any]] | None = None
+    class_words: Sequence[tuple[str, str]] = ()
     training_curve: Sequence[tuple[float, float]] | None = None
     commands: Sequence[str] = ()
     run_name: str = "RUN"

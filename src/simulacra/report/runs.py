@@ -8,8 +8,10 @@ from typing import Any
 from simulacra.data.reference import Reference
 from simulacra.data.writers import check_new
 from simulacra.evaluate.runs import load_scores
+from simulacra.privacy.plan import Plan
 from simulacra.report.content import ReportContent
 from simulacra.synthesis.forecasting import class_signal
+from simulacra.synthesis.gauge import fold
 from simulacra.synthesis.run import Run
 
 ROWS = 10_000
@@ -37,6 +39,7 @@ def write_report(
     elif reference is not None:
         pictures["real"] = reference.frame()
     counts = opened.releases.get("class-counts")
+    gauges = class_signal(Plan.from_json(certificate), counts.value.tolist(), opened.schema) if counts else ()
     path = opened.folder / "report.html" if out is None else check_new(out)
     content = ReportContent(
         title=f"Synthetic data from {certificate['ledger']}",
@@ -46,9 +49,8 @@ def write_report(
         schema=opened.schema,
         scores=None if public else load_scores(opened),
         settings=training["settings"] if training else opened.method.to_mapping(),
-        class_signal=None
-        if counts is None
-        else class_signal(certificate["steps"], counts.value.tolist(), opened.schema),
+        class_signal=[one.to_json() | {"class_name": one.name} for one in gauges],
+        class_words=fold(gauges),
         training_curve=[(step, loss) for step, loss in training["curve"]] if training else None,
         commands=_commands(opened, certificate, training),
         run_name=opened.folder.name,

@@ -13,6 +13,7 @@ from simulacra.report.columns import MOST_COLUMNS, column_views
 from simulacra.report.content import ReportContent
 from simulacra.report.pictures import MOST_CLASSES, class_rows
 from simulacra.report.words import MEANING_OF_REAL, adjacency_words, promise
+from simulacra.synthesis.gauge import FAVOURABLE, LARGEST_EPSILON, percent_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 PREVIEW_ROWS = 8
 PREVIEW_COLUMNS = 20
 CURVE_POINTS = 400
+MOST_LINES = 12
+"""More sentences about classes are shown on demand only."""
 
 SCORE_WORDS = {
     "auroc": "AUROC",
@@ -44,7 +47,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "split": _split(prior + steps),
         "sampled": any(_rate(step) < 1 for step in prior + steps),
         "curve": _delta_curve(certificate),
-        "signal": _signal(content.class_signal),
+        "signal": _signal(content.class_signal, content.class_words),
         "training": _training(content.training_curve),
         "scores": _scores(content),
         "settings": flatten(content.settings),
@@ -105,17 +108,38 @@ def _delta_curve(certificate: Mapping[str, Any]) -> Any:
     return curve(points, label=label, titles=("epsilon", "delta"), log_y=True, mark=mark)
 
 
-def _signal(rows: Sequence[Mapping[str, Any]] | None) -> dict[str, Any] | None:
+def _signal(rows: Sequence[Mapping[str, Any]] | None, words: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
     if not rows:
         return None
     table: list[dict[str, Any]] = []
     for row in rows:
-        signal, noise = float(row["signal"]), float(row["noise"])
+        # What is too large for JSON is null there.
+        signal, noise = (math.inf if row[key] is None else float(row[key]) for key in ("signal", "noise"))
         ratio = signal / noise if noise > 0 else math.inf
-        table.append({"name": str(row["class_name"]), "signal": signal, "noise": noise, "ratio": ratio})
+        bound, epsilon = row.get("bound"), row.get("epsilon_needed")
+        table.append(
+            {
+                "name": str(row["class_name"]),
+                "signal": signal,
+                "noise": noise,
+                "ratio": ratio,
+                "bound": "–" if bound is None else percent_up(bound),
+                "records_needed": row.get("records_needed"),
+                "epsilon_needed": f"none below {LARGEST_EPSILON:g}"
+                if epsilon is not None and epsilon > LARGEST_EPSILON
+                else number(epsilon),
+            }
+        )
     drawn = [(row["name"], row["ratio"]) for row in table if math.isfinite(row["ratio"])]
-    chart = versus(drawn, label="Signal to noise per class; the numbers are in the table below") if drawn else None
-    return {"rows": table, "chart": chart}
+    label = "Signal to noise per class; the numbers are in the table below"
+    return {
+        "rows": table,
+        "chart": versus(drawn, label=label, threshold=1 / FAVOURABLE) if drawn else None,
+        "favourable": sum(row["ratio"] * FAVOURABLE >= 1 for row in table),
+        "times": number(1 / FAVOURABLE),
+        "words": words,
+        "folded": len(words) > MOST_LINES,
+    }
 
 
 def _training(points: Sequence[tuple[float, float]] | None) -> Any:

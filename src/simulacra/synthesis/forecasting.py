@@ -10,18 +10,23 @@ from typing import Any
 from simulacra.errors import SettingError
 from simulacra.privacy.plan import Plan
 from simulacra.schema import Schema
+from simulacra.synthesis.gauge import FAVOURABLE, Gauge, fold, gauge
 
 SECONDS_PER_EXACT_NUMBER = 14e-6
 """Exact noise on one core."""
 SECONDS_PER_FEATURE = 12e-9
 """One feature of one record: projection, cosine and sine in float64, on one core."""
+FOR_EVER = 1e300
+"""Seconds; a wild guess of the records must not become an infinity, which JSON has no word for."""
+WIDEST_NAME = 24
+"""Lines are aligned behind names up to this length."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Forecast:
-    """`classes` has, per class, the records assumed, the largest possible signal and the expected norm of the noise."""
+    """`classes` has a gauge of noise against signal per class, or is None where no records were assumed."""
 
-    classes: tuple[dict[str, Any], ...]
+    classes: tuple[Gauge, ...] | None
     noise_seconds: float
     pass_seconds: float | None
     megabytes: float
@@ -29,7 +34,7 @@ class Forecast:
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
-            "classes": list(self.classes),
+            "classes": [one.to_json() for one in self.classes or ()],
             "noise_seconds": self.noise_seconds,
             "pass_seconds": self.pass_seconds,
             "megabytes": self.megabytes,
@@ -42,11 +47,24 @@ class Forecast:
         ]
         if self.pass_seconds is not None:
             told.append(f"One pass over the records takes about {self.pass_seconds:.1f} s of one core.")
-        if not self.classes:
+        if self.classes is None:
             told.append("For a forecast of noise against signal, say --rows N (a public guess).")
             return told
-        told.append("Noise against the largest possible signal, per class (below 0.1 is good, above 1 drowns it):")
-        told += [f"  {c['name']}: {c['ratio']:.3g}  ({c['records']:.0f} records)" for c in self.classes]
+        if not self.classes:
+            told.append("All is asked in training loops: there is no one signal to hold their noise against.")
+            return told
+        told.append(
+            f"Noise against the largest possible signal, per class (below {FAVOURABLE:g} is good, above 1 drowns it):"
+        )
+        lines = fold(self.classes)
+        width = min(WIDEST_NAME, max(len(name) for name, _ in lines)) + 1
+        told += [f"  {name + ':':<{width}} {words}" for name, words in lines]
+        if self.classes[0].others:
+            told.append(f"This is {self.classes[0].step}, with the most numbers; the ratios of others in brackets.")
+        if any(one.noise for one in self.classes):
+            told.append(
+                "What noise adds is an average over the noise, for a generator that could match the records exactly."
+            )
         return told
 
 
@@ -69,36 +87,18 @@ def parse_class_rows(schema: Schema, rows: int | None, class_rows: str | None) -
 
 
 def forecast(plan: Plan, schema: Schema, class_rows: Sequence[float] | None) -> Forecast:
-    """The outlook of a plan. The main step is the one with the most numbers."""
+    """The outlook of a plan. Time is that of the step with the most numbers."""
     main = max(plan.steps, key=lambda planned: planned.step.size)
     per_class = main.step.size / schema.classes
-    noise = main.noise_std * math.sqrt(per_class)
-    names = schema.class_names or ("all records",)
-    classes = [
-        {
-            "name": name,
-            "records": records,
-            "signal": records * main.step.norm_bound,
-            "noise": noise,
-            "ratio": noise / (records * main.step.norm_bound),
-        }
-        for name, records in zip(names, class_rows or (), strict=False)
-    ]
     numbers = sum(planned.step.size for planned in plan.steps)
     return Forecast(
-        classes=tuple(classes),
+        classes=None if class_rows is None else gauge(plan, schema, class_rows),
         noise_seconds=numbers * SECONDS_PER_EXACT_NUMBER if plan.private else 0.0,
-        pass_seconds=None if class_rows is None else sum(class_rows) * per_class * SECONDS_PER_FEATURE,
+        pass_seconds=None if class_rows is None else min(sum(class_rows) * per_class * SECONDS_PER_FEATURE, FOR_EVER),
         megabytes=300 + numbers * 8 * 4 / 1e6,
     )
 
 
-def class_signal(plan_steps: Sequence[dict[str, Any]], counts: Sequence[float], schema: Schema) -> list[dict[str, Any]]:
+def class_signal(plan: Plan, counts: Sequence[float], schema: Schema) -> tuple[Gauge, ...]:
     """The same after the fact, from noisy counts: what the report shows."""
-    main = max(plan_steps, key=lambda step: int(step["size"]))
-    noise = main["noise_std"] * math.sqrt(main["size"] / schema.classes)
-    names = schema.class_names or ("all records",)
-    return [
-        {"class_name": name, "signal": max(1.0, float(count)) * main["norm_bound"], "noise": noise}
-        for name, count in zip(names, counts, strict=True)
-    ]
+    return gauge(plan, schema, [max(1.0, float(count)) for count in counts])

@@ -137,6 +137,7 @@ def full(plain: ReportContent) -> ReportContent:
             {"class_name": "rare", "signal": 0.0, "noise": 1.0},
             {"class_name": "exact", "signal": 1.0, "noise": 0.0},
         ],
+        class_words=[(HOSTILE, f"noise is {HOSTILE}"), ("rare", "favourable from 300 records")],
         training_curve=[(step, 1.0 / (step + 1)) for step in range(1000)],
         commands=[f"simulacra fit data.csv --label '{HOSTILE}'"],
         run_name="my run",
@@ -158,6 +159,23 @@ def test_a_full_report_is_well_formed_and_says_everything(full: ReportContent):
         assert words in page.text
     assert "not covered by the guarantee. Do not publish unless the test rows may be" in page.text
     assert "NOT PRIVATE" not in page.text
+
+
+def test_noise_per_class_is_told_in_words_with_what_would_be_favourable(full: ReportContent):
+    gauged = {"signal": 10.0, "noise": 3.0, "bound": 0.0901, "records_needed": 3000, "epsilon_needed": 4.5}
+    rows = [{"class_name": "a", **gauged}, {"class_name": "b", **gauged, "epsilon_needed": 1e6, "bound": 1.0}]
+    html = report.render(dataclasses.replace(full, class_signal=rows, class_words=[("a", "noise is 0.3")]))
+    page = Page(html)
+    assert "at least 10 times the noise, which is favourable: 0 of 2 classes get there" in page.text
+    assert "noise is 0.3." in page.text
+    for words in ("9.1 %", "3,000", "4.5", "none below 100"):
+        assert words in page.text
+    assert html.count('class="threshold"') == 1
+    many = Page(report.render(dataclasses.replace(full, class_words=[(str(k), "noise is 0.3") for k in range(13)])))
+    assert "Class by class, in words" in many.text
+    assert "favourable: 2 of 3 classes get there" in many.text
+    untold = Page(report.render(dataclasses.replace(full, class_words=())))
+    assert "Favourable from records" not in untold.text
 
 
 def test_the_promise_is_told_in_numbers_and_words(plain: ReportContent):

@@ -37,6 +37,8 @@ def test_charts_survive_empty_and_extreme_values():
     assert "svg" in curve([(0.0, 1e-300), (1.0, 1e300)], label="x", titles=("a", "b"), log_y=True)
     assert "No points" in curve([(0.0, math.nan)], label="x", titles=("a", "b"))
     assert "svg" in versus([("a", 1.0), ("b", 0.0), ("c", 1e-9)], label="x")
+    assert 'class="threshold" x1="' in versus([("a", 1.0)], label="x", threshold=10.0)
+    assert "threshold" not in versus([("a", 1.0)], label="x")
     assert "svg" in split([], label="x")
 
 
