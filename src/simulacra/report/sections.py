@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from simulacra.evaluate.fidelity.protocols import PROTOCOLS
 from simulacra.report.charts import curve, number, split, versus
 from simulacra.report.columns import MOST_COLUMNS, column_views
 from simulacra.report.content import ReportContent
@@ -178,8 +179,34 @@ def _scores(content: ReportContent) -> dict[str, Any] | None:
         "distances": distances,
         "notes": content.scores.notes,
         "details": details,
-        "others": [] if rows else [pair for pair in content.scores.scores.items() if not pair[0].startswith("tvd_")],
+        "others": _other_scores(content.scores.scores, {str(row.get("name")) for row in rows}),
     }
+
+
+def _other_scores(scores: Mapping[str, float], classifiers: set[str]) -> list[tuple[str, float]]:
+    """What no other table of the report shows: FID and its kin, and the spread of classifiers over seeds."""
+    shown = tuple(f"{metric}_" for metric in SCORE_WORDS) + ("tvd_",)
+    in_rows = {f"{name}_{metric}" for name in classifiers for metric in SCORE_WORDS}
+    return [
+        (_score_title(name), value)
+        for name, value in scores.items()
+        if not name.startswith(shown) and name not in in_rows
+    ]
+
+
+def _score_title(name: str) -> str:
+    """fid_dp_gan: FID (DP-GAN protocol)."""
+    for protocol in PROTOCOLS.values():
+        suffix = "_" + protocol.name.replace("-", "_")
+        if name.endswith(suffix):
+            against = f"{protocol.generated:,} images against the {protocol.reference} images"
+            return f"{_fidelity_title(name.removesuffix(suffix))} ({against})"
+    return name.replace("_", " ")
+
+
+def _fidelity_title(name: str) -> str:
+    known = {"fid": "FID", "kid": "KID", "kid_error": "KID, standard error"}
+    return known.get(name, name.replace("_", " ").capitalize())
 
 
 def _table(content: ReportContent) -> dict[str, Any]:

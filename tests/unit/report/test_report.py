@@ -161,6 +161,19 @@ def test_a_full_report_is_well_formed_and_says_everything(full: ReportContent):
     assert "NOT PRIVATE" not in page.text
 
 
+def test_fid_and_the_spread_over_seeds_stand_beside_the_classifiers(full: ReportContent):
+    assert full.scores is not None
+    row = {"name": "cnn", "title": "A network", "accuracy": 0.9, "f1": 0.89, "seconds": 1.0, "note": ""}
+    measured = Scores(
+        scores={"fid_dp_gan": 26.6, "cnn_accuracy": 0.9, "cnn_f1": 0.89, "cnn_accuracy_best": 0.95},
+        details={"classifiers": [row], "train_rows": 40, "test_rows": 60},
+    )
+    text = Page(report.render(dataclasses.replace(full, scores=measured))).text
+    assert "FID (60,000 images against the test images)" in text
+    assert "cnn accuracy best" in text
+    assert "cnn accuracy0.9" not in text.replace(" best", "")
+
+
 def test_noise_per_class_is_told_in_words_with_what_would_be_favourable(full: ReportContent):
     gauged = {"signal": 10.0, "noise": 3.0, "bound": 0.0901, "records_needed": 3000, "epsilon_needed": 4.5}
     rows = [{"class_name": "a", **gauged}, {"class_name": "b", **gauged, "epsilon_needed": 1e6, "bound": 1.0}]
