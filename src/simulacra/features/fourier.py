@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from simulacra.features.groups import Groups
 from simulacra.features.points import Points
 from simulacra.privacy.query import FeatureMap
 
@@ -56,6 +57,10 @@ class RandomFourier(FeatureMap):
         """Features of points, (..., width) to (..., 2 * pairs); differentiable, on any device and in any precision."""
         both = CosineAndSine.apply(points @ self._as(points))  # type: ignore[no-untyped-call]
         return torch.cat(both, dim=-1) / math.sqrt(self.pairs)
+
+    def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
+        """Weighted sums per class, for training."""
+        return groups.averaging @ self.embed(points)
 
     def batch(self, inputs: torch.Tensor) -> torch.Tensor:
         """Features of many records at once, for `PerClass`: the same numbers, written once and scaled in place."""
