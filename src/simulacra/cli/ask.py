@@ -13,12 +13,13 @@ from simulacra.options import parse_assignments
 
 
 @click.command()
-@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "set", "not-private", "json")
+@flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "set", "not-private", "json")
 @click.option("--rows", type=int, help="A public guess of the number of records, for a forecast.")
 @click.option("--class-rows", help="A public guess of the records per class, comma-separated.")
 def plan(
     schema: str | None,
     method: str,
+    preset: str | None,
     epsilon: float | None,
     delta: float,
     adjacency: str,
@@ -44,7 +45,7 @@ def plan(
         epsilon=epsilon,
         delta=delta,
         adjacency=adjacency,
-        settings=parse_assignments(settings),
+        settings=_settings(method, preset, settings),
         not_private=not_private,
     )
     outlook = forecast(planned, loaded, parse_class_rows(loaded, rows, class_rows))
@@ -76,7 +77,7 @@ def plan(
 
 @click.command()
 @data_argument
-@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "out", "ledger", "set")
+@flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "set")
 @flags("not-private", "resume", "json")
 def release(as_json: bool, **arguments: Any) -> None:
     """Ask the data once, with noise, and certify the answers in a new folder. Spends privacy budget."""
@@ -101,8 +102,8 @@ def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: 
 
 @click.command()
 @data_argument
-@flags("schema", "method", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed", "device", "set")
-@flags("not-private", "resume", "json")
+@flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed", "device")
+@flags("set", "not-private", "resume", "json")
 def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
     """Release, then train."""
     from simulacra.synthesis.training import fit as make
@@ -136,9 +137,19 @@ def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         not_private_banner()
     name = arguments["data"]
     data, schema = data_and_schema(name, arguments["schema"])
-    settings = parse_assignments(arguments.pop("settings"))
+    settings = _settings(arguments["method"], arguments.pop("preset"), arguments.pop("settings"))
     ledger = ledger_name(name, arguments["ledger"])
     return {**arguments, "data": data, "schema": schema, "settings": settings, "ledger": ledger}
+
+
+def _settings(method: str, preset: str | None, assignments: tuple[str, ...]) -> dict[str, Any]:
+    """A preset, and on top of it what --set says."""
+    chosen: dict[str, Any] = {}
+    if preset is not None:
+        from simulacra.methods.presets import preset as load
+
+        chosen = load(method, preset)
+    return chosen | parse_assignments(assignments)
 
 
 def _sample_hint(run: Any) -> str:

@@ -29,6 +29,9 @@ def flags(*names: str) -> Callable[[Command], Command]:
 _FLAGS: dict[str, Callable[[Command], Command]] = {
     "schema": click.option("--schema", type=click.Path(), help="Schema file (TOML): all that is public."),
     "method": click.option("--method", default=DEFAULT, show_default=True, help="See: simulacra methods."),
+    "preset": click.option(
+        "--preset", help="A paper's settings for a data set; --set changes them. See: simulacra methods."
+    ),
     "epsilon": click.option("--epsilon", type=float, help="Privacy loss that is promised, e.g. 1."),
     "delta": click.option("--delta", type=float, default=1e-5, show_default=True, help="Failure probability."),
     "adjacency": click.option(

@@ -13,9 +13,13 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
     from simulacra.features.fourier import RandomFourier
+    from simulacra.features.hermite_blocks import Blocks, blocks_for
+    from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
     from simulacra.features.points import OneHotPoints, PixelPoints
-    from simulacra.schema import Boolean, Categorical, Numeric, Schema
+    from simulacra.features.tangent import Tangent
+    from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
+    from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
 
     table = Schema(
         columns=(
@@ -29,10 +33,32 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     one_hot = OneHotPoints(Cells(table))
     on_pixels = RandomFourier(pixels, pairs=7, length_scales=[1.0], seed=1)
     on_table = RandomFourier(one_hot, pairs=7, length_scales=[0.5, 2.0], seed=2)
+    categorical = Schema(columns=(*table.columns[1:], Boolean(name="other")), label="label")
+
+    def hermite(schema: Schema) -> Blocks:
+        return blocks_for(schema, order=4, length_scale=0.3)
+
+    picture = Schema(image=ImageShape(height=3, width=4))
+    small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
     return (
         ("class-count", ClassCount(3), 4, 3),
         ("column-histogram", ColumnHistogram((0, 2), bins=5), 4, 1),
         ("fourier-pixels", on_pixels, 12, 1),
         ("fourier-table", on_table, table.inputs, 1),
         ("fourier-per-class", PerClass(on_table, 2), table.inputs, 2),
+        (
+            "tangent-one-hidden",
+            PerClass(Tangent(one_hot, OneHidden(one_hot.width, (6,), 2), seed=3), 2),
+            table.inputs,
+            2,
+        ),
+        ("tangent-two-hidden", Tangent(pixels, TwoHidden(12, (5, 4), 3), seed=4), 12, 1),
+        ("tangent-entrywise", PerClass(Tangent(pixels, Entrywise(12, (2, 5), 3), seed=5), 3), 12, 3),
+        ("hermite-sum-pixels", SumKernel(small), 12, 1),
+        ("hermite-sum-table", PerClass(SumKernel(hermite(table)), 2), table.inputs, 2),
+        ("hermite-product-pixels", PerClass(ProductKernel(small, [(0, 7), (3, 7), (2, 11)]), 3), 12, 3),
+        ("hermite-product-squares", PerClass(ProductKernel(squares, [(0, 1, 2), (0, 2, 3)]), 3), 12, 3),
+        ("hermite-product-table", PerClass(ProductKernel(hermite(table), [(0, 1)]), 2), table.inputs, 2),
+        ("hermite-of-one-column", ProductKernel(hermite(table), [(0,), (1,)]), table.inputs, 1),
+        ("hermite-categorical", PerClass(ProductKernel(hermite(categorical), [(0, 1)]), 2), categorical.inputs, 2),
     )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from simulacra.errors import SettingError
 from simulacra.options import Options
-from simulacra.schema import Schema
+from simulacra.schema import ImageShape, Schema
 
 if TYPE_CHECKING:
     import torch
@@ -30,8 +30,9 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(Options):
-    """Sizes of a generator; `auto` (None) leaves them to `build`."""
+    """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind."""
 
+    kind: Literal["auto", "convolutional", "dense", "residual"] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
 
@@ -43,15 +44,35 @@ class GeneratorOptions(Options):
 
 
 def build(schema: Schema, options: GeneratorOptions) -> Any:
-    """A fresh generator for a schema: convolutional for images whose sides are multiples of 4, dense for others."""
+    """A fresh generator for a schema.
+
+    Images: residual for square colour images of side 32, 64, ...; else convolutional if sides are multiples of 4; else
+    dense.
+    """
     from simulacra.data.cells import Cells
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
+    from simulacra.generators.residual import ResidualGenerator
     from simulacra.generators.table import TableGenerator
 
     if schema.image is None:
         latent = options.latent or 32
         return TableGenerator(Cells(schema), schema.classes, latent=latent, hidden=options.hidden or (256, 256))
-    convolutional = schema.image.height % 4 == 0 and schema.image.width % 4 == 0
-    kind = ConvolutionalGenerator if convolutional else DenseGenerator
-    hidden = options.hidden[0] if options.hidden else 500
-    return kind(schema.image, schema.classes, latent=options.latent or 20, hidden=hidden)
+    kind = _kind_for(schema.image) if options.kind == "auto" else options.kind
+    if kind == "residual":
+        return ResidualGenerator(schema.image, schema.classes, latent=options.latent or 100)
+    hidden, latent = options.hidden[0] if options.hidden else 500, options.latent or 20
+    if kind == "dense":
+        return DenseGenerator(schema.image, schema.classes, latent=latent, hidden=hidden)
+    if schema.image.height % 4 or schema.image.width % 4:
+        raise SettingError(
+            'the convolutional generator needs sides that are multiples of 4; set generator.kind="dense"'
+        )
+    return ConvolutionalGenerator(schema.image, schema.classes, latent=latent, hidden=hidden)
+
+
+def _kind_for(image: ImageShape) -> str:
+    from simulacra.generators.residual import fits
+
+    if image.channels == 3 and fits(image) and image.height >= 32:
+        return "residual"
+    return "dense" if image.height % 4 or image.width % 4 else "convolutional"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from simulacra.generators.doubling import UpConvolution
 from simulacra.schema import ImageShape
 
 
@@ -31,11 +32,9 @@ class ConvolutionalGenerator(nn.Module):
             nn.BatchNorm1d(flat),
         )
         self.convolutions = nn.Sequential(
-            nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True),
-            nn.Conv2d(first, second, kernel_size=5, padding=2),
+            UpConvolution(first, second, height=self.base[1], width=self.base[2]),
             nn.ReLU(),
-            nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True),
-            nn.Conv2d(second, image.channels, kernel_size=5, padding=2),
+            UpConvolution(second, image.channels, height=2 * self.base[1], width=2 * self.base[2]),
             nn.Sigmoid(),
         )
 

@@ -16,9 +16,11 @@ DEFAULT = "dp-merf"
 
 def all_methods() -> dict[str, type[Method]]:
     """Every method, by its name."""
+    from simulacra.methods.dp_hp import DPHP
     from simulacra.methods.dp_merf import DPMERF
+    from simulacra.methods.dp_ntk import DPNTK
 
-    return {method.name: method for method in (DPMERF,)}
+    return {method.name: method for method in (DPMERF, DPNTK, DPHP)}
 
 
 def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:

@@ -7,16 +7,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-import torch
-
 from simulacra.errors import SettingError
 from simulacra.features.combine import ClassCount, PerClass
 from simulacra.features.fourier import RandomFourier
 from simulacra.features.points import points_for
-from simulacra.generators import GeneratorOptions, build
+from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce
-from simulacra.methods.matching import Training, match
+from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.reweighting import Reweighting
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -43,6 +42,7 @@ class DPMERF(ReleaseOnce):
     count_noise: float = 5.0
     """Noise multiplier of the counts, relative to the embedding's."""
     feature_seed: int = 0
+    reweighting: Reweighting = field(default_factory=Reweighting)
     training: Training = field(default_factory=lambda: Training(steps=2000, batch=2000))
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
 
@@ -78,24 +78,21 @@ class DPMERF(ReleaseOnce):
         }
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        counts = releases["class-counts"].value.clamp(min=1.0)
-        total = counts.sum()
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(context.seed)
-            generator = build(schema, self.generator)
-        match(
-            generator,
-            self._fourier(schema).embed,
-            target=releases["embedding"].value / total,
-            shares=counts / total,
+        fourier = self._fourier(schema)
+        return train_to_match(
+            schema,
+            fourier,
+            embedding=releases["embedding"].value,
+            counts=releases["class-counts"].value,
+            generator=self.generator,
             training=self.training,
             context=context,
-        )
-        return Sampler(
-            schema=schema, options=self.generator, generator=generator, class_shares=(counts / total).float()
+            weights=self.reweighting.of(fourier, self._scales(schema)),
         )
 
     def _fourier(self, schema: Schema) -> RandomFourier:
-        points = points_for(schema)
-        scales = [scale * math.sqrt(points.spread) for scale in self.length_scales]
-        return RandomFourier(points, pairs=self.pairs, length_scales=scales, seed=self.feature_seed)
+        scales = self._scales(schema)
+        return RandomFourier(points_for(schema), pairs=self.pairs, length_scales=scales, seed=self.feature_seed)
+
+    def _scales(self, schema: Schema) -> list[float]:
+        return [scale * math.sqrt(points_for(schema).spread) for scale in self.length_scales]

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 
 from simulacra.errors import CertificateError, SettingError
+from simulacra.features.groups import Groups, Trainable
+from simulacra.generators import GeneratorOptions, build
+from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
+from simulacra.methods.replaying import matrix_units, replayable
 from simulacra.options import Options
 from simulacra.privacy.durable import write_durably
+from simulacra.schema import Schema
 
 CHECKPOINT = "training.safetensors"
 CHECKPOINTS = 20
@@ -38,18 +42,78 @@ class Training(Options):
             raise SettingError("training.learning_rate must be positive and training.final_rate in (0, 1]")
 
 
+class Weights(Protocol):
+    """Weights of features that learn while the generator does; see `methods/reweighting.py`."""
+
+    every: int
+
+    @property
+    def state(self) -> torch.Tensor:
+        """All that changes in training."""
+        ...
+
+    def to(self, device: torch.device) -> Any:
+        """Move everything to a device."""
+        ...
+
+    def restore(self, state: torch.Tensor) -> None:
+        """Continue from a state."""
+        ...
+
+    def distance(self, squared: torch.Tensor) -> torch.Tensor:
+        """The weighted sum of squared differences, (classes, features)."""
+        ...
+
+    def learn(self, squared: torch.Tensor) -> None:
+        """Learn from squared differences."""
+        ...
+
+
+def train_to_match(
+    schema: Schema,
+    features: Trainable,
+    *,
+    embedding: torch.Tensor,
+    counts: torch.Tensor,
+    generator: GeneratorOptions,
+    training: Training,
+    context: Context,
+    weights: Weights | None = None,
+) -> Sampler:
+    """A sampler from noisy sums per class (classes, features) and noisy counts: what every release-once method does."""
+    counts = counts.clamp(min=1.0)
+    total = counts.sum()
+    shares = counts / total
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(context.seed)
+        network = build(schema, generator)
+    with matrix_units(torch.device(context.device)):
+        match(
+            network,
+            features,
+            target=embedding / total,
+            shares=shares,
+            training=training,
+            context=context,
+            weights=weights,
+        )
+    return Sampler(schema=schema, options=generator, generator=network, class_shares=shares.float())
+
+
 def match(
     generator: Any,
-    embed: Callable[[torch.Tensor], torch.Tensor],
+    features: Trainable,
     *,
     target: torch.Tensor,
     shares: torch.Tensor,
     training: Training,
     context: Context,
+    weights: Weights | None = None,
 ) -> None:
-    """Minimise || target_c - share_c * mean of embed(generator(noise, c)) ||^2 summed over classes c.
+    """Minimise || target_c - share_c * mean of features(generator(noise, c)) ||^2 summed over classes c.
 
-    `target` is (classes, features): per-class sums over a public or noisy total; `shares` are the class shares.
+    `target` is (classes, features): per-class sums over a public or noisy total; `shares` are the class shares;
+    `weights`, if any, weigh the features in the norm, and learn every few steps.
     Ctrl-C stops early and keeps what was learned.
     """
     device = torch.device(context.device)
@@ -58,24 +122,34 @@ def match(
     target, shares = target.to(device, torch.float32), shares.to(device, torch.float32)
     # Every class gets rows, rare ones too; their mean is weighted by the share, so the loss is unbiased in them.
     per_class = torch.clamp((shares * training.batch).round().long(), min=max(2, training.batch // (8 * classes)))
-    labels = torch.repeat_interleave(torch.arange(classes, device=device), per_class)
-    one_hot = torch.nn.functional.one_hot(labels, classes).to(torch.float32)
-    averaging = (one_hot * (shares / per_class)).T.contiguous()
+    groups = Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
     random = torch.Generator(device=device).manual_seed(context.seed)
-    optimiser = torch.optim.Adam(generator.parameters(), lr=training.learning_rate)
-    start = _restore(context, generator, optimiser, random)
+    parameters = list(generator.parameters())
+    optimiser = _adam(parameters, training.learning_rate, device)
+    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None)
     scale = 1 / float(target.square().sum().clamp(min=1e-12))
     every = max(1, training.steps // CHECKPOINTS)
+    noise = torch.empty(sum(groups.sizes), generator.latent, device=device)
+
+    def learn() -> tuple[torch.Tensor, torch.Tensor]:
+        mean = features.class_sums(generator(noise, groups.one_hot), groups)
+        squared = (target - mean).square()
+        loss = (weights.distance(squared) if weights else squared.sum()) * scale
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient.contiguous()  # a fused step wants the layout of the weights
+        optimiser.step()
+        return squared.detach(), loss.detach()
+
     try:
+        one_step = replayable(learn, generator, optimiser, device)
         for step in range(start, training.steps):
+            rate = training.learning_rate * _cosine(step / training.steps, training.final_rate)
             for group in optimiser.param_groups:
-                group["lr"] = training.learning_rate * _cosine(step / training.steps, training.final_rate)
-            noise = torch.randn(len(labels), generator.latent, generator=random, device=device)
-            mean = averaging @ embed(generator(noise, one_hot))
-            loss = (target - mean).square().sum() * scale
-            optimiser.zero_grad(set_to_none=True)
-            torch.autograd.backward(loss)
-            optimiser.step()
+                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
+            noise.normal_(generator=random)
+            squared, loss = one_step()
+            if weights and (step + 1) % weights.every == 0:
+                weights.learn(squared)
             last = step + 1 == training.steps
             if step % max(1, training.steps // 200) == 0 or last:
                 value = loss.item()
@@ -85,10 +159,17 @@ def match(
                 if context.on_step:
                     context.on_step(step + 1, training.steps, value)
             if context.checkpoint and (step + 1) % every == 0 and not last:
-                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve)
+                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights)
     except KeyboardInterrupt:
         context.stopped_early = True
     generator.eval()
+
+
+def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.device) -> torch.optim.Adam:
+    """On a GPU with the rate on the device, so that a captured step follows it."""
+    if device.type != "cuda":
+        return torch.optim.Adam(parameters, lr=rate)
+    return torch.optim.Adam(parameters, lr=torch.tensor(rate, device=device), capturable=True, fused=True)
 
 
 def _cosine(progress: float, final: float) -> float:
@@ -102,32 +183,43 @@ def _save(
     random: torch.Generator,
     step: int,
     curve: list[tuple[int, float]],
+    weights: Weights | None,
 ) -> None:
     tensors = {f"generator.{name}": value.cpu() for name, value in generator.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{index}.{name}": value.cpu() for name, value in state.items()}
     tensors |= {"random": random.get_state(), "step": torch.tensor(step)}
     tensors["curve"] = torch.tensor(curve, dtype=torch.float64)
+    if weights:
+        tensors["weights"] = weights.state.cpu()
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / CHECKPOINT, save({name: value.contiguous() for name, value in tensors.items()}))
 
 
-def _restore(context: Context, generator: Any, optimiser: torch.optim.Adam, random: torch.Generator) -> int:
+def _restore(
+    context: Context,
+    generator: Any,
+    optimiser: torch.optim.Adam,
+    random: torch.Generator,
+    weights: Weights | None,
+) -> int:
     """Continue from a checkpoint if there is one: the same numbers as if training had never stopped."""
     folder = context.checkpoint
     if folder is None or not (folder / CHECKPOINT).exists():
         return 0
     try:
         tensors = load_file(folder / CHECKPOINT)
-        weights = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
+        learned = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
         state: dict[int, dict[str, torch.Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("optimiser."):
                 _, index, key = name.split(".", 2)
                 state.setdefault(int(index), {})[key] = value
-        generator.load_state_dict(weights)
+        generator.load_state_dict(learned)
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
         random.set_state(tensors["random"])
+        if weights:
+            weights.restore(tensors["weights"])
         context.curve[:] = [(int(at), loss) for at, loss in tensors["curve"].tolist()]
         return int(tensors["step"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):

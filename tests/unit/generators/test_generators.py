@@ -13,6 +13,7 @@ from simulacra.data.cells import Cells
 from simulacra.errors import CertificateError, SettingError
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
+from simulacra.generators.residual import ResidualGenerator
 from simulacra.generators.sampler import BATCH, Sampler
 from simulacra.generators.table import TableGenerator
 from simulacra.schema import ImageShape, Schema
@@ -82,7 +83,9 @@ def test_cells_are_drawn_by_their_probabilities() -> None:
     ("shape", "kind"),
     [
         ((28, 28, 1), ConvolutionalGenerator),
-        ((32, 32, 3), ConvolutionalGenerator),
+        ((32, 32, 3), ResidualGenerator),
+        ((32, 32, 1), ConvolutionalGenerator),
+        ((32, 36, 3), ConvolutionalGenerator),
         ((8, 8, 1), ConvolutionalGenerator),
         ((4, 12, 3), ConvolutionalGenerator),
         ((7, 9, 1), DenseGenerator),
