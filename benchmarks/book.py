@@ -18,7 +18,6 @@ from benchmarks.rows import Row, select
 from benchmarks.running import Runner
 from benchmarks.scoring import SCORINGS, choose
 from benchmarks.stages import WORK, Workplace
-from simulacra import datasets
 from simulacra.errors import SimulacraError
 
 FOLDER = click.Path(path_type=Path)
@@ -143,7 +142,7 @@ def table(book: Path, form: str) -> None:
 
 def _state(row: Row, place: Workplace, book: Path) -> str:
     known = outcomes.load(book, row)["scorings"]
-    schema = datasets.schema(row.data)
+    schema = row.schema
     done = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name in known]
     missing = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name not in known]
     stages = (("released", place.released), ("trained", place.trained), ("sampled", place.sampled))

@@ -26,11 +26,7 @@ class Real:
     """The real records of one data set, read once each."""
 
     name: str
-
-    @cached_property
-    def schema(self) -> Schema:
-        """What is public about a record; needs no data."""
-        return datasets.schema(self.name)
+    schema: Schema
 
     @cached_property
     def train(self) -> Records:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any
 
 import click
+
+from simulacra import datasets
+from simulacra.schema import Schema
 
 REAL = "real"
 """The yardstick: the real training records in place of synthetic ones."""
@@ -26,6 +29,16 @@ class Row:
     adjacency: str = "replace-one"
     settings: Mapping[str, Any] = field(default_factory=dict, hash=False)
     variant: str = ""
+    labelled: bool = True
+    """Whether the data set's labels are used; images can do without."""
+
+    @property
+    def schema(self) -> Schema:
+        """What is public about a record; needs no data."""
+        found = datasets.schema(self.data)
+        if self.labelled or found.image is None:
+            return found
+        return replace(found, image=replace(found.image, classes=()))
 
     @property
     def name(self) -> str:
@@ -57,6 +70,7 @@ class Family:
     settings: Mapping[str, Any] = field(default_factory=dict)
     seeded: Sequence[str] = ()
     variant: str = ""
+    labelled: bool = True
 
     def rows(self) -> list[Row]:
         """Every combination."""
@@ -70,6 +84,7 @@ class Family:
                 adjacency=self.adjacency,
                 settings={**self.settings, **dict.fromkeys(self.seeded, seed)},
                 variant=self.variant,
+                labelled=self.labelled,
             )
             for data in self.data
             for epsilon in self.epsilons
@@ -81,7 +96,35 @@ class Family:
 FAMILIES: list[Family] = [
     Family(method=REAL, data=("mnist", "fashion-mnist", "cifar10", "adult")),
     Family(method="dp-merf", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
-    Family(method="dp-merf", data=("adult",), epsilons=(1,), seeded=("feature_seed",)),
+    Family(method="dp-ntk", data=("mnist", "fashion-mnist"), epsilons=(0.2, 1, 10), seeded=("feature_seed",)),
+    *(
+        Family(
+            method="dp-ntk",
+            data=("mnist",),
+            epsilons=(10,),
+            settings={"widths": (width,)},
+            seeded=("feature_seed",),
+            variant=f"width{width}",
+        )
+        for width in (100, 400, 1000)
+    ),
+    *(
+        Family(
+            method="dp-ntk",
+            data=("cifar10",),
+            epsilons=(10, None),
+            settings={"network": "fc_2l", "widths": (3000, 200), "training.steps": steps, "training.batch": 1000},
+            seeded=("feature_seed",),
+            variant=f"unlabelled-{steps}-steps",
+            labelled=False,
+        )
+        for steps in (4_000, 40_000)
+    ),
+    Family(method="dp-hp", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
+    *(
+        Family(method=method, data=("adult",), epsilons=(1,), seeded=("feature_seed",))
+        for method in ("dp-merf", "dp-ntk", "dp-hp")
+    ),
 ]
 
 

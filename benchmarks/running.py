@@ -51,7 +51,7 @@ class Runner:
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
-        self._real: dict[str, Real] = {}
+        self._real: dict[tuple[str, bool], Real] = {}
         self._packed: dict[str, Result] = {}
 
     def run_all(self, rows: Sequence[Row]) -> None:
@@ -59,10 +59,10 @@ class Runner:
         for at, row in enumerate(rows):
             self._attempt(row, "start", partial(self._run, row))
             if all(other.data != row.data for other in rows[at + 1 :]):
-                self._real.pop(row.data, None)  # images of the next data set need the memory
+                self._real.pop((row.data, row.labelled), None)  # images of the next data set need the memory
 
     def _run(self, row: Row) -> None:
-        real = self._real.setdefault(row.data, Real(name=row.data))
+        real = self._real.setdefault((row.data, row.labelled), Real(name=row.data, schema=row.schema))
         known = outcomes.load(self.folder, row)["scorings"]
         wanted = [scoring for scoring in self.scorings if scoring.fits(real.schema)]
         missing = [scoring for scoring in wanted if self.again or scoring.name not in known]

@@ -1,7 +1,7 @@
 """Speed and memory of a release, as ratios that mean the same on any machine.
 
     python -m benchmarks.speed                 # all, printed and written to benchmarks/results/speed.json
-    python -m benchmarks.speed embedding       # one of: embedding, streaming, startup
+    python -m benchmarks.speed embedding       # one of: embedding, streaming, startup, tangent, inception, upsampling
 
 `streaming` needs the Covertype table in SIMULACRA_DATA; `embedding` uses MNIST's size and invented pixels.
 """
@@ -122,16 +122,22 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
+    from benchmarks import speed_networks
+
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
         "streaming": streaming,
         "startup": startup,
+        "tangent": speed_networks.tangent,
+        "inception": speed_networks.inception,
+        "upsampling": speed_networks.upsampling,
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or known:
         measured = known[name]()
-        results[name] = {**measured, "cores": os.cpu_count(), "processor": platform.machine(), "commit": _commit()}
-        print(name, json.dumps(results[name], indent=2))
+        place = f"{name}-gpu" if measured.get("device") == "cuda" else name
+        results[place] = {**measured, "cores": os.cpu_count(), "processor": platform.machine(), "commit": _commit()}
+        print(place, json.dumps(results[place], indent=2))
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text(json.dumps(results, indent=2) + "\n")
 

@@ -74,7 +74,7 @@ class Workplace:
         ledger.parent.mkdir(parents=True, exist_ok=True)
         release(
             found.data,
-            schema=found.schema,
+            schema=row.schema,
             method=row.method,
             epsilon=row.epsilon,
             delta=row.delta if row.epsilon is not None else None,

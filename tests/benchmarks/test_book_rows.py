@@ -88,7 +88,12 @@ def test_an_unknown_scoring_is_refused() -> None:
 @pytest.fixture
 def material() -> Material:
     images = np.arange(40 * 64, dtype=np.uint8).reshape(40, 8, 8)
-    return Material(samples=(images, np.arange(40) % 10), real=Real(name="digits"), seed=3, device="cpu")
+    return Material(
+        samples=(images, np.arange(40) % 10),
+        real=Real(name="digits", schema=datasets.schema("digits")),
+        seed=3,
+        device="cpu",
+    )
 
 
 def test_classifiers_are_called_as_the_library_defines_them(
