@@ -77,7 +77,7 @@ class Runner:
                 lambda: work.train(row, self.device, self._now_and_then(f"{row.name}: train")),
                 done=work.trained(row),
             ),
-            _Stage("sample", lambda: work.sample(row, real), done=work.sampled(row)),
+            _Stage("sample", lambda: work.sample(row, real, self.device), done=work.sampled(row)),
             *(_Stage(one.name, partial(self._score, row, real, one), needed=False) for one in missing),
         ]
         pending = [stage for stage in stages if not stage.done]

@@ -98,17 +98,19 @@ class Workplace:
         facts = {"seconds": round(time.perf_counter() - started, 1), "hardware": hardware(device)}
         _write(self.place(row) / "trained.json", facts)
 
-    def sample(self, row: Row, real: Real) -> None:
+    def sample(self, row: Row, real: Real, device: str) -> None:
         """Draw the samples that every scoring of this row reads: labels from the noisy class shares, a fixed seed."""
         rows = IMAGES if real.schema.image is not None else min(len(real.train), MOST_TABLE_ROWS)
         seed = SAMPLE_SEED + row.seed
-        drawn: Records = self.run(row).sample(rows, seed=seed)
+        run = self.run(row)
+        run.sampler.generator.to(device)
+        drawn: Records = run.sample(rows, seed=seed)
         place = self.place(row)
         if isinstance(drawn, tuple):
             np.savez(place / "samples.npz", images=drawn[0], labels=drawn[1])
         else:
             drawn.to_parquet(place / "samples.parquet")
-        _write(place / "samples.json", {"rows": rows, "seed": seed, "sha256": digest(drawn)})
+        _write(place / "samples.json", {"rows": rows, "seed": seed, "device": device, "sha256": digest(drawn)})
 
     def samples(self, row: Row, real: Real) -> Records:
         """The samples; of the yardstick, the training records themselves."""

@@ -185,7 +185,7 @@ def _scores(content: ReportContent) -> dict[str, Any] | None:
 
 def _other_scores(scores: Mapping[str, float], classifiers: set[str]) -> list[tuple[str, float]]:
     """What no other table of the report shows: FID and its kin, and the spread of classifiers over seeds."""
-    shown = tuple(f"{metric}_" for metric in SCORE_WORDS) + ("tvd_",)
+    shown = (*(f"{metric}_" for metric in SCORE_WORDS), "tvd_")
     in_rows = {f"{name}_{metric}" for name in classifiers for metric in SCORE_WORDS}
     return [
         (_score_title(name), value)
