@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from simulacra import datasets
+from simulacra.methods.presets import preset
 from simulacra.schema import Schema
 
 REAL = "real"
@@ -119,6 +120,13 @@ FAMILIES: list[Family] = [
             labelled=False,
         )
         for steps in (4_000, 40_000)
+    ),
+    Family(
+        method="dp-ntk",
+        data=("celeba",),
+        epsilons=(10,),
+        settings=preset("dp-ntk", "celeba"),
+        seeded=("feature_seed",),
     ),
     Family(method="dp-hp", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
     *(

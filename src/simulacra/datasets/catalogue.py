@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from simulacra.datasets.download import Remote
+from simulacra.datasets.faces import FaceImages
 from simulacra.datasets.images import CifarImages, DigitImages, IdxFamily
 from simulacra.datasets.tables import EMBEDDED, EmbeddedTable, OneTable, SplitTable
 
@@ -96,6 +97,11 @@ CATALOGUE: dict[str, Entry] = {
         ),
         citation="A. Krizhevsky. Learning Multiple Layers of Features from Tiny Images, 2009.",
         licence="free for research, no formal licence",
+    ),
+    "celeba": Entry(
+        files=FaceImages(folder="celeba/img_align_celeba"),
+        citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
+        licence="non-commercial research only",
     ),
     "census": Entry(
         files=SplitTable(name="census", origin=UCI),

@@ -26,6 +26,7 @@ from simulacra.errors import DataError
 
 NAMES = (
     "adult",
+    "celeba",
     "census",
     "cervical",
     "cifar10",
@@ -56,7 +57,7 @@ def test_names_are_known_and_each_has_a_schema_a_citation_and_a_licence() -> Non
     assert set(CATALOGUE) == set(NAMES)
     for name in NAMES:
         schema = datasets.schema(name)
-        assert schema.labelled
+        assert schema.labelled or name == "celeba"
         assert CATALOGUE[name].citation
         assert CATALOGUE[name].licence
 
@@ -225,3 +226,42 @@ def test_real_images_fit_their_schemas(name: str) -> None:
     assert np.bincount(labels).tolist() == [1000] * 10 or name == "mnist"
     batch = next(iter(open_source(test.data, test.schema).batches()))
     assert batch.inputs.shape == (1024, test.schema.inputs)
+
+
+# -- photographs ----------------------------------------------------------------------------------------------------
+
+
+def photographs(folder: Path) -> None:
+    from PIL import Image
+
+    place = folder / "celeba" / "img_align_celeba"
+    place.mkdir(parents=True)
+    for number in (1, 162_770, 162_771, 182_637, 182_638, 202_599):
+        picture = Image.new("RGB", (178, 218), (255, 0, 0))
+        picture.paste((0, 0, 255), (0, 10, 178, 208))  # the square in the middle, which is what is kept
+        picture.save(place / f"{number:06d}.jpg", quality=95)
+
+
+def test_photographs_are_brought_to_32_pixels_and_split_by_their_numbers(empty_folder: Path) -> None:
+    photographs(empty_folder)
+    for split, count in (("train", 2), ("test", 2), ("all", 6)):
+        images, labels = datasets.load("celeba", split).data
+        assert images.shape == (count, 32, 32, 3)
+        assert not labels.any()
+        assert images[..., 2].min() > 240, "blue everywhere: the red bars above and below are cropped"
+    source = open_source(datasets.load("celeba").data, datasets.schema("celeba"))
+    assert next(iter(source.batches())).inputs.shape == (2, 3072)
+
+
+def test_missing_or_damaged_photographs_are_one_clear_line(empty_folder: Path) -> None:
+    with pytest.raises(DataError, match="SIMULACRA_DATA"):
+        datasets.load("celeba")
+    photographs(empty_folder)
+    place = empty_folder / "celeba" / "img_align_celeba"
+    (place / "000001.jpg").write_bytes(b"not a photograph")
+    with pytest.raises(DataError, match="damaged"):
+        datasets.load("celeba")
+    for file in place.iterdir():
+        file.unlink()
+    with pytest.raises(DataError, match="no photograph"):
+        datasets.load("celeba", "test")
