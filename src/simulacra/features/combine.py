@@ -20,6 +20,11 @@ class Inner(Protocol):
     norm_bound: float
     nonnegative: bool
 
+    @property
+    def working_size(self) -> int:
+        """How many numbers per record this holds at once."""
+        ...
+
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         """The specification, one record at a time."""
         ...
@@ -36,11 +41,6 @@ class Batched(Inner, Protocol):
 @runtime_checkable
 class Summed(Inner, Protocol):
     """A map that can sum many records by class without embedding each: for features too large to hold."""
-
-    @property
-    def working_size(self) -> int:
-        """How many numbers per record this holds at once."""
-        ...
 
     def sums_by_class(self, inputs: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
         """(n, schema.inputs) to (classes, size); no record adds more than the norm bound, and only to its class."""
@@ -99,4 +99,4 @@ class PerClass(FeatureMap):
 
     @property
     def working_size(self) -> int:
-        return self.inner.working_size if isinstance(self.inner, Summed) else self.size // self.classes
+        return self.inner.working_size

@@ -74,6 +74,10 @@ class RandomFourier(FeatureMap):
     def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.batch(inputs).sum(dim=0)
 
+    @property
+    def working_size(self) -> int:
+        return max(self.size, 2 * self.points.width)  # points are made from zeros, so there are two copies of them
+
     def _as(self, points: torch.Tensor) -> torch.Tensor:
         """The frequencies, transposed, in the precision and on the device of some points; kept for the next chunk."""
         if self._ready.dtype != points.dtype or self._ready.device != points.device:

@@ -30,6 +30,10 @@ class Blocks(ABC):
     """Features per coordinate."""
     nonnegative: bool
     """Whether no feature is ever negative."""
+    bounds: tuple[float, ...]
+    """The largest norm of each coordinate's block: at most 1, and less where few orders are kept."""
+    points_width: int
+    """Numbers per point."""
 
     @abstractmethod
     def of_records(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -61,6 +65,8 @@ class PixelBlocks(Blocks):
         self.widths = (hermite.width,) * pixels
         self.table = hermite.values(torch.arange(LEVELS, dtype=torch.float64) / (LEVELS - 1))
         self.nonnegative = hermite.order == 0
+        self.bounds = (_longest(self.table),) * pixels
+        self.points_width = pixels
 
     def of_records(self, inputs: torch.Tensor) -> torch.Tensor:
         return levels(inputs) / (LEVELS - 1)
@@ -102,6 +108,9 @@ class PooledBlocks(Blocks):
         self.hermite = hermite
         self.widths = (hermite.width,) * squares(image, side)
         self.nonnegative = hermite.order == 0
+        # Means are no levels, so no table holds all values: the bound of the whole expansion is what is proven.
+        self.bounds = (1.0,) * len(self.widths)
+        self.points_width = image.pixels
 
     def of_records(self, inputs: torch.Tensor) -> torch.Tensor:
         return levels(inputs) / (LEVELS - 1)
@@ -153,6 +162,8 @@ class TableBlocks(Blocks):
         self.tables = tables
         self._ready = {(torch.float64, torch.device("cpu")): tables}
         self.nonnegative = all(bool((table >= 0).all()) for table in tables)
+        self.bounds = tuple(_longest(table) for table in tables)
+        self.points_width = self.cells.total
 
     def of_records(self, inputs: torch.Tensor) -> torch.Tensor:
         return self.cells.one_hot(inputs)
@@ -204,6 +215,11 @@ def widths_for(schema: Schema, order: int, square: int = 1) -> tuple[int, ...]:
 def squares(image: ImageShape, side: int) -> int:
     """How many squares of a side cover an image, all channels counted."""
     return math.ceil(image.height / side) * math.ceil(image.width / side) * image.channels
+
+
+def _longest(table: torch.Tensor) -> float:
+    """The largest norm of any row, rounded up."""
+    return min(1.0, float(torch.linalg.vector_norm(table, dim=1).max()) * (1 + 1e-9))
 
 
 def levels(inputs: torch.Tensor) -> torch.Tensor:

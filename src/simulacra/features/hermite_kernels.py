@@ -24,6 +24,7 @@ class SumKernel(FeatureMap):
         self.shape = (sum(blocks.widths),)
         self.nonnegative = blocks.nonnegative
         self.root = math.sqrt(len(blocks.widths))
+        self.norm_bound = math.sqrt(sum(bound**2 for bound in blocks.bounds)) / self.root
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return self.embed(self.blocks.of_records(inputs))
@@ -51,7 +52,8 @@ class SumKernel(FeatureMap):
 class ProductKernel(FeatureMap):
     """Outer products of the blocks of a few coordinates, for several subsets of them, over the root of their number.
 
-    An outer product of rows of norm at most 1 has norm at most 1, so all subsets together have too. For sums, the
+    The norm of an outer product is the product of the norms, so the bounds of the blocks give that of all subsets
+    together: at most 1, and often less, which is noise that is not added. For sums, the
     subsets are batched by the shape of their blocks, and each product is one matrix product of its two halves.
     """
 
@@ -59,6 +61,8 @@ class ProductKernel(FeatureMap):
         self.blocks = blocks
         self.nonnegative = blocks.nonnegative
         self.root = math.sqrt(len(subsets))
+        longest = (math.prod(blocks.bounds[at] for at in subset) for subset in subsets)
+        self.norm_bound = math.sqrt(sum(length**2 for length in longest)) / self.root
         self.used = sorted(set(itertools.chain.from_iterable(subsets)))
         batches: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for subset in subsets:
@@ -121,7 +125,7 @@ class ProductKernel(FeatureMap):
 
     @property
     def working_size(self) -> int:
-        return self._working + sum(self.blocks.widths[at] for at in self.used)
+        return self._working + sum(self.blocks.widths[at] for at in self.used) + 2 * self.blocks.points_width
 
     def _on(self, device: torch.device) -> list[list[torch.Tensor]]:
         if device not in self._places:

@@ -47,6 +47,8 @@ class Network(ABC):
         self.width = width
         self.hidden = tuple(hidden)
         self.outputs = outputs
+        if any(2.0**bits < math.sqrt(inputs) for (_, inputs), bits in zip(self.fans, self.grid_bits(), strict=True)):
+            raise SettingError("this network is too wide for sums without rounding; choose narrower hidden layers")
 
     @property
     @abstractmethod

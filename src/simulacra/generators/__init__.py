@@ -70,6 +70,19 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     return ConvolutionalGenerator(schema.image, schema.classes, latent=latent, hidden=hidden)
 
 
+def try_out(schema: Schema, options: GeneratorOptions) -> None:
+    """Build a generator and throw it away: a SettingError if it does not fit the schema or the memory."""
+    import torch
+
+    try:
+        with torch.random.fork_rng(devices=[]):
+            build(schema, options)
+    except (RuntimeError, MemoryError):
+        raise SettingError(
+            "the generator does not fit into memory; lower generator.hidden or generator.latent"
+        ) from None
+
+
 def _kind_for(image: ImageShape) -> str:
     from simulacra.generators.residual import fits
 

@@ -49,7 +49,7 @@ class ConvolutionalGenerator(nn.Module):
 
 
 class DenseGenerator(nn.Module):
-    """A multilayer perceptron, for images of any size (DP-HP uses it on MNIST)."""
+    """A multilayer perceptron, for images of any size (DP-HP uses it for digits)."""
 
     def __init__(self, image: ImageShape, classes: int, *, latent: int, hidden: int) -> None:
         super().__init__()

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+from simulacra.errors import SettingError
+from simulacra.generators import GeneratorOptions, try_out
 from simulacra.generators.sampler import Sampler
 from simulacra.options import Options
 from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
+
+SMALLEST_SHARE = 1e-6
 
 Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 """What a method gets instead of data: questions in, releases out."""
@@ -56,6 +60,13 @@ class Method(Options, ABC):
         """Ask, then train. Nothing but the answers may influence the sampler."""
 
 
+def check_shares(method: str, **shares: float) -> None:
+    """Refuse noise shares and weights that are not positive, or so far from 1 that arithmetic gives out."""
+    for name, value in shares.items():
+        if not SMALLEST_SHARE <= value <= 1 / SMALLEST_SHARE:
+            raise SettingError(f"{method}: {name} must be positive, from {SMALLEST_SHARE:g} to {1 / SMALLEST_SHARE:g}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReleaseOnce(Method):
     """Methods that ask everything at once: release today, train and tune for ever, on any machine."""
@@ -77,6 +88,9 @@ class ReleaseOnce(Method):
         """Post-processing: from releases alone to a sampler."""
 
     def plan(self, schema: Schema) -> Sequence[Step]:
+        options = getattr(self, "generator", None)
+        if isinstance(options, GeneratorOptions):
+            try_out(schema, options)  # a generator that does not fit must be refused before anything is spent
         shares = self.noise_shares()
         return [
             Step.asking(name, feature_map, relative_noise=shares.get(name, 1.0))

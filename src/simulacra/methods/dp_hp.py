@@ -17,7 +17,7 @@ from simulacra.features.hermite_blocks import blocks_for, widths_for
 from simulacra.features.hermite_kernels import ProductKernel, SumKernel, draw_subsets
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce
+from simulacra.methods.base import Context, ReleaseOnce, check_shares
 from simulacra.methods.matching import Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
@@ -82,6 +82,9 @@ class DPHP(ReleaseOnce):
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
 
     def __post_init__(self) -> None:
+        check_shares(
+            "dp-hp", count_noise=self.count_noise, product_noise=self.product_noise, product_weight=self.product_weight
+        )
         if min(self.order, self.product_order) < 0 or max(self.order, self.product_order) > 1000:
             raise SettingError("dp-hp: order and product_order must be from 0 to 1000")
         if not all(NARROWEST <= scale <= WIDEST for scale in (self.length_scale, self.product_length_scale)):

@@ -13,7 +13,7 @@ from simulacra.features.fourier import RandomFourier
 from simulacra.features.points import points_for
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce
+from simulacra.methods.base import Context, ReleaseOnce, check_shares
 from simulacra.methods.matching import Training, train_to_match
 from simulacra.methods.reweighting import Reweighting
 from simulacra.privacy.query import FeatureMap
@@ -47,6 +47,7 @@ class DPMERF(ReleaseOnce):
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
 
     def __post_init__(self) -> None:
+        check_shares("dp-merf", count_noise=self.count_noise)
         if self.pairs < 1 or not self.length_scales or min(self.length_scales) <= 0 or self.count_noise <= 0:
             raise SettingError("dp-merf: pairs, length_scales and count_noise must be positive")
         if not 0 <= self.feature_seed < 2**63 or self.pairs > MOST_PAIRS:

@@ -13,7 +13,7 @@ from simulacra.features.tangent import Tangent
 from simulacra.features.tangent_networks import network
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce
+from simulacra.methods.base import Context, ReleaseOnce, check_shares
 from simulacra.methods.matching import Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
@@ -45,6 +45,7 @@ class DPNTK(ReleaseOnce):
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
 
     def __post_init__(self) -> None:
+        check_shares("dp-ntk", count_noise=self.count_noise)
         if not self.widths or min(self.widths) < 1 or self.count_noise <= 0:
             raise SettingError("dp-ntk: widths must be positive whole numbers, and count_noise positive")
         if not 0 <= self.feature_seed < 2**63:

@@ -76,7 +76,7 @@ class FrequencyWeights:
     def restore(self, state: torch.Tensor) -> None:
         """Continue from a state."""
         self._shifts.copy_(state)
-        self._weights = self._of(self._shifts)
+        self._weights.copy_(self._of(self._shifts))
 
     def distance(self, squared: torch.Tensor) -> torch.Tensor:
         """The weighted sum of squared differences, (classes, features)."""
@@ -89,8 +89,9 @@ class FrequencyWeights:
         radius = math.sqrt(2) * self.limit  # there, log ratios have a standard deviation of `limit`
         goal = gradient * (radius / gradient.norm().clamp(min=1e-30))
         # A precision must stay positive: its shift is below 1.
-        self._shifts = ((1 - self.rate) * self._shifts + self.rate * goal).clamp(max=0.99)
-        self._weights = self._of(self._shifts)
+        # In place, because a captured training step goes on reading the same memory.
+        self._shifts.copy_(((1 - self.rate) * self._shifts + self.rate * goal).clamp(max=0.99))
+        self._weights.copy_(self._of(self._shifts))
 
     def _of(self, shifts: torch.Tensor) -> torch.Tensor:
         """Weights of cosines, then of sines: the same for both halves of a pair."""

@@ -1,8 +1,28 @@
-"""Where to compute: checked at once rather than after an hour."""
+"""Where and how to compute: checked at once rather than after an hour."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from simulacra.errors import SettingError
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Torch as it comes: new tensors on the CPU, in single precision, with gradients.
+
+    A program may have told it otherwise for work of its own, which must not make a release fail after it was paid for.
+    """
+    import torch
+
+    precision = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        with torch.device("cpu"), torch.enable_grad():
+            yield
+    finally:
+        torch.set_default_dtype(precision)
 
 
 def pick_device(name: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from simulacra.errors import PlanError
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
@@ -27,9 +28,29 @@ def sum_over(
     return totals
 
 
+def rehearse(maps: Mapping[str, FeatureMap], *, inputs: int, classes: int) -> None:
+    """A full chunk of zeros through every map, before anything is spent: what cannot work fails here and costs nothing.
+
+    No record is touched. A release that dies after its reserve is paid for, and again whenever it is resumed.
+    """
+    try:
+        for feature_map in maps.values():
+            rows = chunk_rows(feature_map, inputs)
+            records = Records(inputs=torch.zeros(rows, inputs), labels=torch.arange(rows) % classes)
+            add_chunks(torch.zeros(feature_map.shape, dtype=torch.float64), feature_map, records)
+    except (RuntimeError, MemoryError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise PlanError(f"these questions cannot be asked here, and nothing was spent: {reason}") from None
+
+
+def chunk_rows(feature_map: FeatureMap, inputs: int) -> int:
+    """How many records make a chunk."""
+    return max(16, CHUNK_NUMBERS // max(feature_map.working_size, inputs))
+
+
 def add_chunks(total: torch.Tensor, feature_map: FeatureMap, batch: Records) -> None:
     """Add a batch's clipped sum to a running total, a chunk at a time."""
-    rows = max(16, CHUNK_NUMBERS // max(feature_map.working_size, batch.inputs.shape[1]))
+    rows = chunk_rows(feature_map, batch.inputs.shape[1])
     for start in range(0, len(batch.inputs), rows):
         inputs = batch.inputs[start : start + rows].to(feature_map.dtype)
         # A closed form must not let NaN pass either: it becomes a zero, as in the specification. In place, because a

@@ -60,10 +60,10 @@ class Forecast:
         width = min(WIDEST_NAME, max(len(name) for name, _ in lines)) + 1
         told += [f"  {name + ':':<{width}} {words}" for name, words in lines]
         if self.classes[0].others:
-            told.append(f"This is {self.classes[0].step}, with the most numbers; the ratios of others in brackets.")
+            told.append(f"This is {self.classes[0].step}, in which noise is largest; the ratios of others in brackets.")
         if any(one.noise for one in self.classes):
             told.append(
-                "What noise adds is an average over the noise, for a generator that could match the records exactly."
+                "What noise adds is an average, for a generator that could match exactly; the largest loss is a bound, seldom reached."
             )
         return told
 

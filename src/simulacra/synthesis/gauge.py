@@ -148,14 +148,14 @@ class Gauge:
 
 
 def gauge(plan: Plan, schema: Schema, class_rows: Sequence[float]) -> tuple[Gauge, ...]:
-    """One gauge per class, of the embedding with the most numbers, which the others stand beside.
+    """One gauge per class, of the embedding in which noise is largest, which the others stand beside.
 
     An embedding is split by class if its size is a multiple of the number of classes and larger; one that is not is
     held against all records. Counts are gauged only if there is nothing else, and training loops never: what they
     release is no mean of records.
     """
     classes = schema.classes
-    lasting = sorted((p for p in plan.steps if not p.transient), key=lambda planned: -planned.step.size)
+    lasting = sorted((p for p in plan.steps if not p.transient), key=_drowned, reverse=True)
     split = [planned for planned in lasting if planned.step.size > classes and planned.step.size % classes == 0]
     whole = [planned for planned in lasting if planned.step.size % classes]
     if not lasting:
@@ -172,6 +172,11 @@ def gauge(plan: Plan, schema: Schema, class_rows: Sequence[float]) -> tuple[Gaug
         one = _held(main, name, records, parts)
         found.append(replace(one, epsilon_needed=_epsilon_needed(plan, one.ratio), others=beside))
     return tuple(found)
+
+
+def _drowned(planned: PlannedStep) -> float:
+    """Noise over signal, up to what all steps have in common."""
+    return planned.noise_std * math.sqrt(planned.step.size) / planned.step.norm_bound
 
 
 def fold(gauges: Sequence[Gauge]) -> list[tuple[str, str]]:

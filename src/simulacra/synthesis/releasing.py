@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulacra.errors import BudgetError, LedgerError, OutputError, PlanError, SimulacraError
 from simulacra.methods import DEFAULT, make_method
+from simulacra.networks.devices import plain_torch
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.plan import Plan, make_plan, make_plan_without_privacy
@@ -55,6 +56,7 @@ def plan(
     return _plan(make_method(method, settings or {}, loaded), loaded, epsilon, delta, adjacency, not_private)
 
 
+@plain_torch()
 def release(
     data: Any,
     *,
@@ -82,6 +84,7 @@ def release(
     from simulacra.privacy.certificate import write_certificate
     from simulacra.privacy.ledger import Ledger
     from simulacra.privacy.sealed import Sealed
+    from simulacra.privacy.summing import rehearse
     from simulacra.privacy.vault import Vault
 
     watcher = watcher or Watcher()
@@ -101,6 +104,8 @@ def release(
         Ledger.open_or_create(ledger_path, adjacency=planned.adjacency).allow(planned.events)
     watcher.stage("Checking the data file")
     source.check()
+    questions = chosen.questions(loaded)
+    rehearse(questions, inputs=loaded.inputs, classes=loaded.classes)
     book = Ledger.open_or_create(ledger_path, adjacency=planned.adjacency)
     run = _open_folder(folder, loaded, chosen, planned, book, resume=resume)
     try:
@@ -120,7 +125,7 @@ def release(
         if not resume:  # refused before anything was spent: leave nothing behind
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    releases = vault.ask_all(chosen.questions(loaded))
+    releases = vault.ask_all(questions)
     write_certificate(
         folder,
         plan=planned,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from simulacra.errors import CertificateError, SettingError, suggestion
 from simulacra.methods import make_method
+from simulacra.networks.devices import plain_torch
 from simulacra.privacy.certificate import Verification, load_certificate, verify
 from simulacra.privacy.durable import write_durably
 from simulacra.schema import Schema
@@ -102,12 +103,13 @@ class Run:
         from simulacra.data.images import to_uint8
         from simulacra.data.reference import to_frame
 
-        parts = list(self.encoded(n, labels=labels, seed=seed))
-        inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
-        classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
-        if self.schema.image is not None:
-            return to_uint8(inputs, self.schema), classes.numpy()
-        return to_frame(decode(inputs, classes, self.schema))
+        with plain_torch():
+            parts = list(self.encoded(n, labels=labels, seed=seed))
+            inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
+            classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
+            if self.schema.image is not None:
+                return to_uint8(inputs, self.schema), classes.numpy()
+            return to_frame(decode(inputs, classes, self.schema))
 
     def encoded(
         self, n: int, *, labels: Sequence[str] | None = None, seed: int | None = None

@@ -9,7 +9,7 @@ from typing import Any
 
 from simulacra.errors import PlanError
 from simulacra.methods import DEFAULT, make_method
-from simulacra.networks.devices import pick_device
+from simulacra.networks.devices import pick_device, plain_torch
 from simulacra.privacy.budget import Adjacency
 from simulacra.schema import Schema
 from simulacra.synthesis.releasing import release
@@ -17,6 +17,7 @@ from simulacra.synthesis.run import Run, check_seed
 from simulacra.synthesis.watching import Watcher
 
 
+@plain_torch()
 def train(
     run: Run | str | Path,
     *,

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import tiny
+import torch
 
 import simulacra
 from simulacra.errors import LedgerError, OutputError, PlanError, SettingError
 from simulacra.networks.devices import pick_device
+from simulacra.schema import ImageShape, Schema
 from simulacra.synthesis.run import Run
 from simulacra.synthesis.watching import Watcher
 
@@ -268,3 +271,51 @@ def test_a_frame_with_an_index_and_other_types_is_read_like_any_other(work: Path
     frame["town"] = frame["town"].astype("category")
     run = simulacra.fit(frame, out="run", device="cpu", **arguments())
     assert json.loads((run.folder / "training.json").read_text())["device"] == "cpu"
+
+
+# -- what cannot work is refused before anything is spent ----------------------------------------------------------
+
+
+def nothing_spent(ledger: Path) -> bool:
+    """Whether the ledger has no entry but its opening."""
+    return not ledger.exists() or len(simulacra.Ledger(ledger).entries()) == 1
+
+
+def test_questions_that_fail_are_rehearsed_before_the_reserve(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a release that runs out of memory would be paid for, and again with every resume."""
+
+    def too_large(self: object, inputs: object) -> None:
+        raise RuntimeError("not enough memory: you tried to allocate 13107200000 bytes")
+
+    monkeypatch.setattr("simulacra.features.fourier.RandomFourier.batch", too_large)
+    with pytest.raises(PlanError, match="nothing was spent: not enough memory"):
+        simulacra.release(tiny.people(), out="run", **arguments())
+    assert not Path("run").exists()
+    assert nothing_spent(Path("people.ledger"))
+
+
+def test_a_generator_that_does_not_fit_is_refused_before_the_reserve(work: Path) -> None:
+    settings = {"settings": {**tiny.SETTINGS, "generator.kind": "residual"}}
+    images = np.zeros((9, 12, 12), dtype=np.uint8)
+    schema = Schema(columns=(), image=ImageShape(height=12, width=12))
+    with pytest.raises(SettingError, match=r"generator\.kind"):
+        simulacra.release(images, out="run", **{**arguments(), **settings, "schema": schema})
+    assert nothing_spent(Path("people.ledger"))
+
+
+@pytest.fixture
+def strange_torch() -> Iterator[None]:
+    """A program that works on another device, in doubles and without gradients."""
+    torch.set_default_device("meta")
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    yield
+    torch.set_default_device(None)
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
+
+
+def test_what_a_program_told_torch_does_not_matter(work: Path, strange_torch: None) -> None:
+    simulacra.release(tiny.people(), out="run", **arguments())
+    run = simulacra.train("run", device="cpu")
+    assert len(run.sample(5)) == 5
