@@ -9,7 +9,7 @@ were made on different machines, or after a new release, cannot be taken for one
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ from simulacra.privacy.durable import write_durably
 
 BOOK = Path(__file__).parent / "results" / "book"
 FORMAT = 1
+
+NEWER_FIELDS = {"labelled": True}
+"""Fields of a row that older files lack, and what they meant."""
 
 Result = dict[str, Any]
 
@@ -35,14 +38,22 @@ def load(folder: Path, row: Row) -> Result:
     if not path.exists():
         return empty(row)
     result = _read(path)
-    return result if _is_result(result) and result["row"] == empty(row)["row"] else empty(row)
+    return result if _is_result(result) and same_row(result["row"], row.to_mapping()) else empty(row)
+
+
+def same_row(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two rows are the same, read back from JSON or not, and written before a field existed or after."""
+    plain = ({**NEWER_FIELDS, **json.loads(dump(row))} for row in (one, other))
+    return next(plain) == next(plain)
 
 
 def save(folder: Path, result: Result) -> None:
-    """Write a result into its place, without draws that no scoring names."""
+    """Write a result into its place, without draws that no scoring names; never over a row of other settings."""
     used = {scoring["draw"] for scoring in result["scorings"].values()}
     kept = {**result, "draws": {name: draw for name, draw in result["draws"].items() if name in used}}
     path = folder / f"{result['row']['name']}.json"
+    if path.exists() and not same_row(_read(path)["row"], result["row"]):
+        raise click.ClickException(f"{result['row']['name']} has results of other settings; move that file away")
     path.parent.mkdir(parents=True, exist_ok=True)
     write_durably(path, dump(kept).encode())
 
@@ -78,7 +89,7 @@ def collect(place: Path, folder: Path) -> list[str]:
         name = result["row"]["name"]
         path = folder / f"{name}.json"
         old = _read(path) if path.exists() else {**result, "draws": {}, "scorings": {}}
-        if not _is_result(old) or old["row"] != result["row"]:
+        if not _is_result(old) or not same_row(old["row"], result["row"]):
             raise click.ClickException(f"{name} has other settings here than in what came back; move one of them away")
         merged, changed = merge(old, result)
         if changed:

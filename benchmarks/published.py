@@ -10,7 +10,7 @@ SOURCES: dict[str, str] = {
     "2023, Table 2 (images) and Table 4 (tables); it quotes the other methods' own papers",
     "dp-mepf": "Harder et al., Pre-trained Perceptual Features Improve Differentially Private Image Generation, "
     "TMLR 2023, Tables 1, 2 and 6, and its preprint for the third decimal",
-    "dp-gan": "Bie, Kamath and Zhang, Private GANs, Revisited, 2022, Table 1",
+    "dp-gan": "Bie, Kamath and Zhang, Private GANs, Revisited, 2023, Table 1",
 }
 
 REMARKS: dict[str, str] = {

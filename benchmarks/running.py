@@ -59,7 +59,8 @@ class Runner:
         for at, row in enumerate(rows):
             self._attempt(row, "start", partial(self._run, row))
             if all(other.data != row.data for other in rows[at + 1 :]):
-                self._real.pop((row.data, row.labelled), None)  # images of the next data set need the memory
+                for labelled in (True, False):  # images of the next data set need the memory
+                    self._real.pop((row.data, labelled), None)
 
     def _run(self, row: Row) -> None:
         real = self._real.setdefault((row.data, row.labelled), Real(name=row.data, schema=row.schema))

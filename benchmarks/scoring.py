@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import click
@@ -76,7 +76,10 @@ def fidelity(*, rows: int, against: str) -> Callable[[Material], Scores]:
         if rows < len(images):
             images = images[np.sort(np.random.default_rng(material.seed).choice(len(images), rows, replace=False))]
         reference, _ = getattr(material.real, against)
-        return compare(images, reference, device=material.device, progress=material.progress)
+        found = compare(images, reference, device=material.device, progress=material.progress)
+        if len(images) == rows:
+            return found
+        return replace(found, notes=[*found.notes, f"{len(images):,} images, because there are no more"])
 
     return compute
 
@@ -117,7 +120,7 @@ _ALL = (
     ),
     Scoring(
         name="fid-dp-gan",
-        words="60,000 images against the test images, as in the DP-GAN paper",
+        words="60,000 images (all, where the data set has fewer) against the test images, as in the DP-GAN paper",
         fits=pictures,
         compute=fidelity(rows=60_000, against="test"),
         weights=("inception",),
@@ -152,6 +155,8 @@ def choose(names: Iterable[str]) -> list[Scoring]:
 def trim(details: dict[str, Any]) -> dict[str, Any]:
     """What is worth keeping for ever: short values, and each classifier's figures without its time."""
     kept = {name: value for name, value in details.items() if _short(value)}
+    groups = {name: value for name, value in details.items() if isinstance(value, dict)}
+    kept |= {name: short for name, group in groups.items() if (short := {k: v for k, v in group.items() if _short(v)})}
     rows = details.get("classifiers")
     if isinstance(rows, list) and all(isinstance(row, dict) for row in rows):
         kept["classifiers"] = [{k: v for k, v in row.items() if k != "seconds" and _short(v)} for row in rows]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import json
+from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pytest
 
-from benchmarks import scoring
+from benchmarks import outcomes, scoring
 from benchmarks.material import Material, Real, digest
 from benchmarks.published import PUBLISHED, REMARKS, SOURCES
 from benchmarks.rows import FAMILIES, Family, Row, all_rows, select
@@ -171,3 +173,22 @@ def test_published_figures_have_a_source_and_a_column() -> None:
         for (scoring_name, score), value in paper.figures.items():
             assert SCORINGS[scoring_name].fits(datasets.schema(paper.data))
             assert 0 < value < (200 if score == "fid" else 1)
+
+
+@pytest.mark.parametrize("name", all_rows())
+def test_every_row_finds_its_own_results_again(name: str, tmp_path: Path) -> None:
+    row = all_rows()[name]
+    kept = outcomes.empty(row)
+    kept["scorings"]["cnn"] = {"draw": "none", "scores": {}}
+    outcomes.save(tmp_path, kept)
+    assert "cnn" in outcomes.load(tmp_path, row)["scorings"]
+    file = tmp_path / f"{name}.json"
+    older = json.loads(file.read_text())
+    older["row"].pop("labelled")  # as it was written before there was such a field
+    file.write_text(json.dumps(older))
+    assert ("cnn" in outcomes.load(tmp_path, row)["scorings"]) is row.labelled
+
+
+def test_details_keep_what_fid_was_computed_from() -> None:
+    details = {"fidelity": {"synthetic_images": 50_000, "long": list(range(99))}, "columns": {"a": {"tvd": 0.1}}}
+    assert trim(details) == {"fidelity": {"synthetic_images": 50_000}}

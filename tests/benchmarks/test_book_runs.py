@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import tiny
 import tiny_book
@@ -287,7 +288,9 @@ def test_collecting_never_loses_a_scoring_and_the_newer_wins(call: Call) -> None
     outcomes.save(Path("back"), older)
     assert call("collect", "back").out == "nothing new\n"
     older["row"]["delta"] = 0.1
-    outcomes.save(Path("back"), older)
+    with pytest.raises(click.ClickException, match="other settings"):
+        outcomes.save(Path("back"), older)
+    Path("back", f"{DIGITS}.json").write_text(outcomes.dump(older))
     assert "other settings" in call("collect", "back").err
     Path("back/junk.json").write_text("{}")
     assert "is not a result of the book" in call("collect", "back/junk.json").err

@@ -122,6 +122,12 @@ def test_a_table_in_a_file_is_scored_too(cli: Cli, table: Path, work: Path) -> N
             "weights get inception",
         ),
         (("synthetic.npz", "--test", "real.npz", "--schema", "schema.toml", "--seeds", "0"), "seeds must be"),
+        (("synthetic.npz", "--test", "real.npz", "--schema", "schema.toml", "--classifier", "none"), "nothing to comp"),
+        (("unit.npz", "--test", "real.npz", "--schema", "schema.toml"), "--pixels unit"),
+        (
+            ("synthetic.npz", "--test", "real.npz", "--schema", "schema.toml", "--seed", "4294967295", "--seeds", "2"),
+            "seeds must be from 0",
+        ),
         (
             ("synthetic.npz", "--test", "real.npz", "--schema", "schema.toml", "--classifier", "cnm"),
             "unknown classifier",
@@ -137,6 +143,42 @@ def test_bad_questions_end_in_one_line(words: tuple[str, ...], said: str, cli: C
     assert done.code == 2
     assert said in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_files_sorted_by_class_are_drawn_from_and_not_cut_off(cli: Cli, pictures: Path) -> None:
+    images, labels = tiny.pictures()
+    order = np.argsort(labels)
+    np.savez(pictures / "sorted.npz", x=images[order], y=labels[order])
+    common = ("--test", "real.npz", "--schema", "schema.toml", "--classifier", "lr", "--rows", "20")
+    assert scored(cli, "sorted.npz", *common)["lr_accuracy"] > 0.9
+
+
+def test_labels_outside_the_classes_are_refused_in_synthetic_images_and_told_in_real_ones(
+    cli: Cli, pictures: Path
+) -> None:
+    images, labels = tiny.pictures()
+    np.savez(pictures / "odd.npz", x=images, y=labels + 1)
+    common = ("--schema", "schema.toml", "--classifier", "lr")
+    refused = cli("evaluate", "odd.npz", "--test", "real.npz", *common)
+    assert refused.code == 2
+    assert "outside the schema's 2 classes" in refused.err
+    told = cli("evaluate", "synthetic.npz", "--test", "odd.npz", *common, "--json")
+    assert any("outside the schema's classes" in note for note in told.json["notes"])
+
+
+def test_a_known_data_set_without_a_split_is_tested_on_its_test_images(
+    cli: Cli, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMULACRA_CACHE", str(work / "cache"))
+    common = ("--classifier", "lr", "--rows", "200")
+    plain = scored(cli, "dataset:digits", "--test", "dataset:digits", *common)
+    assert plain == scored(cli, "dataset:digits:train", "--test", "dataset:digits:test", *common)
+
+
+def test_no_classifier_leaves_distances_of_tables_and_nothing_of_images(cli: Cli, pictures: Path, table: Path) -> None:
+    found = scored(cli, table, "--test", "people.csv", "--schema", "schema.toml", "--classifier", "none")
+    assert "tvd_1way_mean" in found
+    assert "auroc_mean" not in found
 
 
 def test_image_options_are_refused_for_tables(cli: Cli, trained: Path, table: Path) -> None:

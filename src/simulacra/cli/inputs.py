@@ -25,9 +25,15 @@ def data_and_schema(data: str, schema: str | None) -> tuple[Any, Schema]:
     return data, Schema.load(schema)
 
 
-def data_for(data: str) -> Any:
-    """DATA where the schema is known already."""
-    return data_and_schema(data, None)[0] if data.startswith(PREFIX) else data
+def data_for(data: str, split: str = "train") -> Any:
+    """DATA where the schema is known already; `split` is meant where a known data set is named without one."""
+    return data_and_schema(with_split(data, split), None)[0] if data.startswith(PREFIX) else data
+
+
+def with_split(data: str, split: str) -> str:
+    """dataset:NAME is dataset:NAME:SPLIT; anything else is left as it is."""
+    named = data.startswith(PREFIX) and ":" not in data.removeprefix(PREFIX)
+    return f"{data}:{split}" if named else data
 
 
 def ledger_name(data: str, ledger: str | None) -> str | None:

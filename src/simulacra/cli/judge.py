@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulacra.cli.inputs import PREFIX, data_and_schema, data_for
+from simulacra.cli.inputs import PREFIX, data_and_schema, data_for, with_split
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, progress, say, scoring, table
 
 if TYPE_CHECKING:
     from simulacra.schema import Schema
 
-TEST = click.option("--test", metavar="DATA", help="Real records that were not trained on, or dataset:NAME:test.")
+TEST = click.option("--test", metavar="DATA", help="Real records that were not trained on, or dataset:NAME.")
 
 
 @click.command()
@@ -77,6 +77,7 @@ def evaluate(
 
     if test is None:
         raise DataError("which real records? Say --test DATA; they must not be the ones that were trained on")
+    test = with_split(test, "test")
     written = None if out is None else check_new(out)
     options: dict[str, Any] = {"rows": rows, "seed": seed, "classifiers": classifiers or None, "device": device}
     images = {"seeds": seeds, "fid": fid, "train": None if train is None else data_for(train), "engine": engine}
@@ -134,7 +135,7 @@ def report(run: str, test: str | None, out: str | None, public: bool, as_json: b
 
     if public and test is not None:
         raise SettingError("--public leaves out real records and --test brings them in; drop one of them")
-    path = write_report(run, out=out, real=None if test is None else data_for(test), public=public)
+    path = write_report(run, out=out, real=None if test is None else data_for(test, "test"), public=public)
     if as_json:
         emit({"report": str(path)})
     else:

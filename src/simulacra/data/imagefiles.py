@@ -1,4 +1,4 @@
-"""Where images are kept: arrays, .npz archives, idx files (the MNIST format), folders with a subfolder per class."""
+"""Where images are kept: arrays, .npz archives, idx files, folders with a subfolder per class."""
 
 from __future__ import annotations
 

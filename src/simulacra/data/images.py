@@ -75,6 +75,15 @@ class ImageSource:
         return sum(int(((labels < 0) | (labels >= self.schema.classes)).sum()) for labels in parts)
 
 
+def read_images(data: Any, schema: Schema) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+    """All pixels (n, height, width, channels) and labels as they are stored; for evaluation, never for a run."""
+    source = ImageSource(data, schema)
+    parts = list(source._reader.batches(BATCH_IMAGES))
+    if not parts or not sum(len(images) for images, _ in parts):
+        raise DataError(f"{source._reader.where} holds no images; give at least one")
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
 def from_uint8(images: NDArray[np.uint8]) -> torch.Tensor:
     """(n, height, width, channels) pixels to encoded records."""
     planes = images.transpose(0, 3, 1, 2).astype(np.float32).reshape(len(images), -1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from simulacra.evaluate.scores import COMPUTED_ON, Scores
+from simulacra.evaluate.scores import COMPUTED_ON, NO_CLASSIFIER, Scores
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,11 +34,12 @@ def evaluate_table(
     if progress is not None:
         progress("marginal distances")
     marginals = marginal_distances(synthetic, real, schema)
-    if not schema.labelled:
-        note = "the schema names no label, so no classifier was trained"
-        return Scores(scores=marginals.scores, details=marginals.details, notes=[*marginals.notes, note])
+    chosen = None if classifiers is None else tuple(classifiers)
+    if not schema.labelled or chosen == (NO_CLASSIFIER,):
+        notes = [] if schema.labelled else ["the schema names no label, so no classifier was trained"]
+        return Scores(scores=marginals.scores, details=marginals.details, notes=[*marginals.notes, *notes])
     downstream = train_and_test(
-        synthetic, real, schema, seed=seed, train_rows=train_rows, classifiers=classifiers, progress=progress
+        synthetic, real, schema, seed=seed, train_rows=train_rows, classifiers=chosen, progress=progress
     )
     return Scores(
         scores=downstream.scores | marginals.scores,

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simulacra.data.images import to_uint8
-from simulacra.data.reference import Reference
-from simulacra.errors import SchemaError, SettingError, suggestion
+from simulacra.data.images import read_images
+from simulacra.errors import DataError, SchemaError, SettingError, suggestion
 from simulacra.evaluate.fidelity import PROTOCOLS, Protocol, compare
+from simulacra.evaluate.image_classifiers import CLASSIFIERS
+from simulacra.evaluate.images import check_seeds
 from simulacra.evaluate.progress import Progress, silent
-from simulacra.evaluate.scores import Scores
+from simulacra.evaluate.scores import NO_CLASSIFIER, Scores
 from simulacra.networks.devices import pick_device
 from simulacra.schema import Schema
-
-NO_CLASSIFIER = "none"
 
 Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 Draw = Callable[[int | None], Labelled]
@@ -44,8 +43,10 @@ class ImageOptions:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "fid", (self.fid,) if isinstance(self.fid, str) else tuple(self.fid))
-        if self.seeds < 1:
-            raise SettingError(f"seeds must be at least 1, got {self.seeds}")
+        check_seeds(self.seed, self.seeds)
+        for name in self.classifiers or ():
+            if name not in CLASSIFIERS and name != NO_CLASSIFIER:
+                raise SettingError(f'unknown classifier "{name}"{suggestion(name, CLASSIFIERS)}')
         for name in self.fid:
             if name not in PROTOCOLS:
                 raise SettingError(f'unknown protocol "{name}" for FID{suggestion(name, PROTOCOLS)}')
@@ -73,12 +74,13 @@ def score_images(
     from simulacra.evaluate import evaluate_images
 
     device = pick_device(options.device)
-    if not schema.labelled and not options.fid:
+    if not schema.labelled and (not options.fid or options.classifiers not in (None, (NO_CLASSIFIER,))):
         raise SchemaError("images without a label cannot be scored by classifiers; ask for FID (--fid dp-gan) instead")
-    reference = real_images(real, schema)
-    parts = [
-        _by_protocol(PROTOCOLS[name], draw, reference[0], schema, options, device, progress) for name in options.fid
-    ]
+    if not options.classifies and not options.fid:
+        raise SettingError("no classifier and no --fid leaves nothing to compute; ask for one of them")
+    images, labels, unknown = real_images(real, schema)
+    reference = (images, labels)
+    parts = [_by_protocol(PROTOCOLS[name], draw, images, schema, options, device, progress) for name in options.fid]
     if schema.labelled and options.classifies:
         parts.append(
             evaluate_images(
@@ -92,13 +94,31 @@ def score_images(
                 progress=progress,
             )
         )
-    return merged(parts)
+    found = merged(parts)
+    if unknown:
+        note = f"{unknown:,} labels of the test images are outside the schema's classes and count as the first"
+        found.notes.append(note)
+    return found
 
 
-def real_images(data: Any, schema: Schema) -> Labelled:
-    """Real images as bytes, and their class numbers."""
-    reference = Reference.load(data, schema)
-    return to_uint8(reference.inputs, schema), reference.labels.numpy()
+def real_images(data: Any, schema: Schema) -> tuple[NDArray[np.uint8], NDArray[np.int64], int]:
+    """Real images as bytes, their class numbers, and how many of those were outside the schema's classes."""
+    images, labels = read_images(data, schema)
+    if not schema.labelled:
+        return images, np.zeros(len(images), dtype=np.int64), 0
+    known = (labels >= 0) & (labels < schema.classes)
+    return images, np.where(known, labels, 0), int((~known).sum())
+
+
+def synthetic_images(data: Any, schema: Schema) -> Labelled:
+    """Synthetic images as bytes, and their class numbers, which must be the schema's."""
+    images, labels, unknown = real_images(data, schema)
+    if unknown:
+        raise DataError(
+            f"{unknown:,} labels of the synthetic images are outside the schema's {schema.classes} classes; "
+            "number classes as in the schema, from 0"
+        )
+    return images, labels
 
 
 def merged(parts: Iterable[Scores]) -> Scores:

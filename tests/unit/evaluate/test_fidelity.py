@@ -162,6 +162,24 @@ def test_neighbours_agree_with_scikit_learn() -> None:
     assert neighbour_scores(torch.from_numpy(ours), torch.from_numpy(theirs)) == pytest.approx(expected)
 
 
+def test_the_error_of_kid_does_not_depend_on_the_order_of_the_images() -> None:
+    random = torch.Generator().manual_seed(0)
+    classes = torch.repeat_interleave(torch.arange(4.0), 1000).unsqueeze(1)
+    ours, theirs = (torch.randn(4000, 8, generator=random) * 0.1 + classes for _ in range(2))
+    sorted_error = kernel_distance(ours, theirs.flip(0)).error
+    mixed_error = kernel_distance(ours[torch.randperm(4000, generator=random)], theirs).error
+    assert sorted_error is not None
+    assert mixed_error is not None
+    assert sorted_error < 5 * mixed_error
+
+
+def test_features_that_are_no_numbers_are_refused_and_not_called_perfect() -> None:
+    fine = described(np.random.default_rng(0).normal(size=(30, WIDTH)))
+    broken = Statistics(count=30, mean=fine.mean * torch.nan, covariance=fine.covariance, kept=fine.kept)
+    with pytest.raises(DataError, match="not a finite number"):
+        frechet_distance(broken, fine)
+
+
 # -- compare --------------------------------------------------------------------------------------------------------
 
 
@@ -255,6 +273,16 @@ def test_a_damaged_cache_is_computed_again(extractor: Extractor) -> None:
     expected = cached(images, extractor)
     for file in folder().iterdir():
         file.write_bytes(file.read_bytes()[:100])
+    assert torch.equal(cached(images, extractor).mean, expected.mean)
+
+
+def test_statistics_that_somebody_changed_are_computed_again(extractor: Extractor) -> None:
+    from safetensors.torch import load_file, save_file
+
+    images = invent(30, 0, (8, 8, 1))
+    expected = cached(images, extractor)
+    (file,) = folder().iterdir()
+    save_file({**load_file(file), "mean": expected.mean * 1.5}, file)
     assert torch.equal(cached(images, extractor).mean, expected.mean)
 
 

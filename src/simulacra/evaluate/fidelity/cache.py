@@ -15,9 +15,11 @@ from simulacra.datasets.places import cache_folder
 from simulacra.errors import OutputError
 from simulacra.evaluate.fidelity.extraction import Extractor
 from simulacra.evaluate.fidelity.statistics import KEEP, Statistics, collect
+from simulacra.networks.weights import contents_checksum
 from simulacra.privacy.durable import write_durably
 
-FORMAT = 1
+FORMAT = 2
+CHECKSUM = "contents"
 
 
 def cached(
@@ -62,15 +64,20 @@ def _write(path: Path, statistics: Statistics) -> None:
         "covariance": statistics.covariance,
         "kept": statistics.kept,
     }
-    write_durably(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}))
+    ready = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    write_durably(path, save(ready, metadata={CHECKSUM: contents_checksum(ready)}))
 
 
 def _read(path: Path) -> Statistics | None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    """What was written, if it is still that: a figure must not depend on what somebody did to a file."""
+    from safetensors import SafetensorError, safe_open
 
     try:
-        tensors = load_file(path)
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  it is no mapping
+            promised = (file.metadata() or {}).get(CHECKSUM)
+        if promised != contents_checksum(tensors):
+            return None
         return Statistics(
             count=int(tensors["count"]), mean=tensors["mean"], covariance=tensors["covariance"], kept=tensors["kept"]
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
+from simulacra.errors import DataError
 from simulacra.evaluate.fidelity.statistics import Statistics
 
 
@@ -19,7 +22,10 @@ def frechet_distance(ours: Statistics, theirs: Statistics, *, device: str = "cpu
     values = torch.linalg.eigvalsh((inner + inner.T) / 2)
     mixed = _without_noise(values).sqrt().sum()
     apart = (ours.mean - theirs.mean).square().sum().to(device)
-    return max(0.0, float(apart + first.trace() + second.trace() - 2 * mixed))
+    distance = float(apart + first.trace() + second.trace() - 2 * mixed)
+    if not math.isfinite(distance):
+        raise DataError("FID is not a finite number, because the features are not; evaluate again with --no-cache")
+    return max(0.0, distance)
 
 
 def symmetric_root(matrix: torch.Tensor) -> torch.Tensor:
