@@ -110,11 +110,13 @@ def evaluate(
 
 def _real_and_schema(synthetic: str, test: str, schema: str | None) -> tuple[Any, Schema]:
     """The schema comes from --schema, or along with a known data set on either side."""
-    from simulacra.errors import DataError
+    from simulacra.errors import DataError, SchemaError
     from simulacra.schema import Schema
 
     if not synthetic.startswith(PREFIX) and not Path(synthetic).exists():
         raise DataError(f'no run, file or folder "{synthetic}"; check the path')
+    if schema is None and not any(data.startswith(PREFIX) for data in (test, synthetic)):
+        raise SchemaError(f'"{synthetic}" is no run, so which schema? Say --schema FILE')
     if schema is None and not test.startswith(PREFIX) and synthetic.startswith(PREFIX):
         return test, data_and_schema(synthetic, None)[1]
     if schema is not None and not test.startswith(PREFIX):

@@ -63,7 +63,8 @@ class Forecast:
             told.append(f"This is {self.classes[0].step}, in which noise is largest; the ratios of others in brackets.")
         if any(one.noise for one in self.classes):
             told.append(
-                "What noise adds is an average, for a generator that could match exactly; the largest loss is a bound, seldom reached."
+                "What noise adds is an average, for a generator that could match exactly; "
+                "the largest loss is a bound, seldom reached."
             )
         return told
 
