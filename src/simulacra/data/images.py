@@ -15,7 +15,9 @@ from simulacra.errors import DataError, SchemaError
 from simulacra.privacy.records import Records
 from simulacra.schema import Schema
 
-BATCH_IMAGES = 1024
+BATCH_IMAGES = 4096
+BATCH_NUMBERS = 1 << 23
+"""A batch has at most so many pixels, too: 32 MB."""
 
 
 def open_images(data: Any) -> ImageReader:
@@ -47,11 +49,11 @@ class ImageSource:
     names show is compared at once; `check` decodes every image.
     """
 
-    def __init__(self, data: Any, schema: Schema, batch_images: int = BATCH_IMAGES) -> None:
+    def __init__(self, data: Any, schema: Schema, batch_images: int | None = None) -> None:
         if schema.image is None:
             raise SchemaError("the schema describes a table, not images; give a schema with an [image] section")
         self.schema = schema
-        self._batch_images = batch_images
+        self._batch_images = batch_images or max(1, min(BATCH_IMAGES, BATCH_NUMBERS // schema.image.pixels))
         self._reader = open_images(data)
         self._reader.match(schema.image)
 

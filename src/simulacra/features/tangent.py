@@ -86,7 +86,7 @@ class Tangent(FeatureMap):
 
     @property
     def working_size(self) -> int:
-        return self.network.working_size + 2 * self.points.width
+        return self.network.working_size  # the points are among what the layers hold, and are made block by block
 
     def _private_points(self, inputs: torch.Tensor) -> torch.Tensor:
         """On a grid, so that no record's features depend on its neighbours by rounding: see `tangent_networks`."""

@@ -11,8 +11,9 @@ from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
 
-CHUNK_NUMBERS = 4_000_000
-"""A chunk's features hold about this many numbers, so that memory does not grow with the data."""
+CHUNK_NUMBERS = 16_000_000
+"""A chunk's features hold about this many numbers, so that memory does not grow with the data. It is more than most
+releases have, so that adding a chunk to the running total is little work beside computing it."""
 
 
 def sum_over(

@@ -12,7 +12,7 @@ from invented import SCHEMA, Counts, InMemory, Inputs, source
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
-from simulacra.privacy.summing import add_chunks, in_memory, sum_over
+from simulacra.privacy.summing import CHUNK_NUMBERS, add_chunks, in_memory, sum_over
 
 
 def sealed(inputs: list[list[float]], labels: list[int]) -> Sealed:
@@ -83,3 +83,9 @@ def test_nan_of_a_closed_form_becomes_zero_without_a_second_copy_of_the_sums() -
     add_chunks(total, Careless(), Records(inputs=torch.zeros(2, 1), labels=torch.zeros(2, dtype=torch.int64)))
     assert total.tolist() == [1.0, 0.0, -2.0]
     assert Careless.given.tolist() == [1.0, 0.0, -2.0], "put right where it lies"
+
+
+def test_a_chunk_is_more_work_than_adding_it_up() -> None:
+    """Ten classes of a network of 800 units on 784 pixels: 6.4 million numbers, added to the total after every chunk."""
+    released = 10 * (800 * 785 + 801)
+    assert CHUNK_NUMBERS > 2 * released
