@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 import torch
 from data_strategies import schemas
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from simulacra.data.cells import Cells
@@ -84,3 +84,36 @@ def test_a_one_hot_row_has_the_type_of_its_input() -> None:
 def test_images_have_no_cells() -> None:
     with pytest.raises(SchemaError, match="no cells"):
         Cells(Schema(image=ImageShape(height=2, width=2)))
+
+
+@settings(max_examples=150, deadline=None)
+@example(lower=0, span=284, bins=54, log=False, seed=8)  # numbers whose own place is the edge of a bin
+@given(
+    lower=st.integers(-50, 50),
+    span=st.integers(1, 400),
+    bins=st.integers(2, 64),
+    log=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_whole_numbers_stay_in_the_bin_they_were_generated_in(
+    lower: int, span: int, bins: int, log: bool, seed: int
+) -> None:
+    """Unless the bin holds no whole number at all."""
+    column = Numeric(name="x", lower=lower, upper=lower + span, integer=True, bins=bins, log=log)
+    schema = Schema(columns=(column,))
+    cells = Cells(schema)
+    every = pa.table({"x": pa.array(range(lower, lower + span + 1))})
+    inhabited = set(cells.index(encode(every, schema).inputs.double())[:, 0].tolist())
+    wanted = every_cell(cells, 300, seed)
+    placed = cells.place(wanted, torch.Generator().manual_seed(seed))
+    again = cells.index(encode(decode(placed, None, schema), schema).inputs.double())  # as the boundary does
+    kept = torch.tensor([cell in inhabited for cell in wanted[:, 0].tolist()])
+    assert torch.equal(again[kept], wanted[kept])
+
+
+def test_a_spike_at_zero_does_not_spill_onto_one() -> None:
+    column = Numeric(name="gain", lower=0, upper=99_999, integer=True, bins=20, log=True)
+    schema = Schema(columns=(column,))
+    cells = Cells(schema)
+    zeros = cells.place(torch.zeros(500, 1, dtype=torch.int64), torch.Generator().manual_seed(0))
+    assert set(decode(zeros, None, schema).column("gain").to_pylist()) == {0}

@@ -111,7 +111,7 @@ def test_digits_come_with_scikit_learn() -> None:
     assert (train.data[0].shape, test.data[0].shape) == ((1437, 8, 8), (360, 8, 8))
     assert train.data[0].max() == 255
     batch = next(iter(open_source(train.data, train.schema).batches()))
-    assert batch.inputs.shape == (1024, 64)
+    assert batch.inputs.shape == (1437, 64)
     assert len(datasets.load("digits", "all").data[1]) == 1797
 
 
