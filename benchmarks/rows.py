@@ -129,6 +129,8 @@ FAMILIES: list[Family] = [
         seeded=("feature_seed",),
     ),
     Family(method="dp-hp", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
+    Family(method="moments", data=("mnist", "fashion-mnist"), epsilons=(1, 10), adjacency="add-remove"),
+    Family(method="pairs", data=("adult",), epsilons=(0.2, 1)),
     *(
         Family(method=method, data=("adult",), epsilons=(1,), seeded=("feature_seed",))
         for method in ("dp-merf", "dp-ntk", "dp-hp")

@@ -10,12 +10,16 @@ if TYPE_CHECKING:
 
 def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     """Every map, small, as (name, map, inputs, classes): what the conformance tests run on. Add yours here."""
+    from dataclasses import replace
+
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
     from simulacra.features.fourier import RandomFourier
     from simulacra.features.hermite_blocks import Blocks, blocks_for
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
+    from simulacra.features.moments import Moments
+    from simulacra.features.pairs import Pairs
     from simulacra.features.points import OneHotPoints, PixelPoints
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
@@ -38,6 +42,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     def hermite(schema: Schema) -> Blocks:
         return blocks_for(schema, order=4, length_scale=0.3)
 
+    moments = Moments(12, norm=1.2, count_weight=0.2, mean_weight=0.4)
     picture = Schema(image=ImageShape(height=3, width=4))
     small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
     return (
@@ -61,4 +66,9 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("hermite-product-table", PerClass(ProductKernel(hermite(table), [(0, 1)]), 2), table.inputs, 2),
         ("hermite-of-one-column", ProductKernel(hermite(table), [(0,), (1,)]), table.inputs, 1),
         ("hermite-categorical", PerClass(ProductKernel(hermite(categorical), [(0, 1)]), 2), categorical.inputs, 2),
+        ("pairs-table", Pairs(table), table.inputs, 2),
+        ("pairs-unlabelled", Pairs(replace(table, label=None)), replace(table, label=None).inputs, 1),
+        ("pairs-of-one-column", Pairs(Schema(columns=table.columns[:1])), 2, 1),
+        ("moments-pixels", moments, 12, 1),
+        ("moments-per-class", PerClass(moments, 3), 12, 3),
     )

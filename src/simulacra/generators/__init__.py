@@ -32,7 +32,7 @@ class Generator(Protocol):
 class GeneratorOptions(Options):
     """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind."""
 
-    kind: Literal["auto", "convolutional", "dense", "residual"] = "auto"
+    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian"] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
 
@@ -50,6 +50,7 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     dense.
     """
     from simulacra.data.cells import Cells
+    from simulacra.generators.gaussian import GaussianGenerator
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
     from simulacra.generators.residual import ResidualGenerator
     from simulacra.generators.table import TableGenerator
@@ -60,6 +61,8 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     kind = _kind_for(schema.image) if options.kind == "auto" else options.kind
     if kind == "residual":
         return ResidualGenerator(schema.image, schema.classes, latent=options.latent or 100)
+    if kind == "gaussian":
+        return GaussianGenerator(schema.image, schema.classes, latent=options.latent or 100)
     hidden, latent = options.hidden[0] if options.hidden else 500, options.latent or 20
     if kind == "dense":
         return DenseGenerator(schema.image, schema.classes, latent=latent, hidden=hidden)

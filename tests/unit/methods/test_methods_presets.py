@@ -29,8 +29,8 @@ def test_a_preset_holds_settings_of_the_method_alone(method: str, name: str) -> 
     assert not {"epsilon", "delta", "device", "out", "seed"} & set(preset(method, name))
 
 
-def test_every_release_once_method_has_presets() -> None:
-    assert {method for method, _ in PRESETS} == set(all_methods())
+def test_every_method_of_a_paper_has_presets() -> None:
+    assert {method for method, _ in PRESETS} == {name for name in all_methods() if name.startswith("dp-")}
 
 
 def test_an_unknown_preset_is_refused_with_a_suggestion() -> None:

@@ -1,0 +1,88 @@
+"""Moments: a one, the pixels and their products, scaled so that no record is longer than 1."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+import torch
+
+from simulacra.features.combine import refuse_too_many
+from simulacra.features.points import PixelPoints
+from simulacra.privacy.query import FeatureMap
+
+
+class Moments(FeatureMap):
+    """[a, b x / R, c vech(x x^T) / R^2] of pixels x, which are scaled down to the norm R where they are longer.
+
+    vech is the upper triangle with its off-diagonal entries times sqrt(2), so that its length is |x|^2. With |x| <= R
+    the three parts are at most a, b and c long, and a^2 + b^2 + c^2 = 1. Nothing is negative, because pixels are not.
+    The sum over a class is its size, its sum of pixels and one matrix product.
+    """
+
+    nonnegative = True
+
+    def __init__(self, pixels: int, *, norm: float, count_weight: float, mean_weight: float) -> None:
+        self.points = PixelPoints(pixels)
+        self.norm = norm
+        self.weights = (count_weight, mean_weight, math.sqrt(1 - count_weight**2 - mean_weight**2))
+        self.shape = (1 + pixels + pixels * (pixels + 1) // 2,)
+        refuse_too_many(self.size)
+
+    def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        point = self.shortened(inputs)
+        return self._joined(torch.ones_like(point[:1]), point, torch.outer(point, point))
+
+    def sums_by_class(self, inputs: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
+        """(n, pixels) to (classes, size); a class at a time, so that only one matrix of products is held."""
+        points = self.shortened(inputs)
+        sums = points.new_zeros(classes, self.size)
+        for label in range(classes):
+            chosen = points[labels == label]
+            if len(chosen):  # a small chunk has few of many classes
+                sums[label] = self._joined(points.new_tensor([len(chosen)]), chosen.sum(dim=0), chosen.T @ chosen)
+        return sums
+
+    def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.sums_by_class(inputs, torch.zeros_like(labels), 1)[0]
+
+    @property
+    def working_size(self) -> int:
+        return 2 * self.points.width  # all points, and once more those of a class
+
+    def shortened(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Records to points that are no longer than the norm, each by itself."""
+        points = self.points.of_records(inputs).clamp(0, 1)
+        lengths = points.square().sum(dim=-1, keepdim=True).sqrt()
+        return points * (self.norm / lengths.clamp(min=self.norm))
+
+    def parts(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """What one class's sum says: a count, a sum of points, and a symmetric sum of their products."""
+        pixels = self.points.width
+        count, total, products = sums[0], sums[1 : pixels + 1], sums[pixels + 1 :]
+        first, second, third = self.weights
+        upper = (products / math.sqrt(2)).index_copy(0, self._diagonal, products[self._diagonal] / 2)
+        half = sums.new_zeros(pixels * pixels).index_copy_(0, self._places, upper).reshape(pixels, pixels)
+        return count / first, total * (self.norm / second), (half + half.T) * (self.norm**2 / third)
+
+    def product_noise(self, noise_std: float) -> float:
+        """The noise on the off-diagonal entries of `parts`' matrix; on the diagonal it is sqrt(2) times as large."""
+        return noise_std * self.norm**2 / self.weights[2] / math.sqrt(2)
+
+    def _joined(self, count: torch.Tensor, total: torch.Tensor, products: torch.Tensor) -> torch.Tensor:
+        first, second, third = self.weights
+        upper = math.sqrt(2) * products.flatten()[self._places]
+        upper = upper.index_copy(0, self._diagonal, products.diagonal())
+        return torch.cat([count * first, total * (second / self.norm), upper * (third / self.norm**2)])
+
+    @cached_property
+    def _places(self) -> torch.Tensor:
+        """Of the upper triangle in the flat matrix; made when needed, since it is as large as the release."""
+        places = torch.triu_indices(self.points.width, self.points.width)
+        return places[0] * self.points.width + places[1]
+
+    @cached_property
+    def _diagonal(self) -> torch.Tensor:
+        """Of the diagonal in the upper triangle: row i begins where the longer rows above it end."""
+        row = torch.arange(self.points.width)
+        return row * self.points.width - torch.div(row * (row - 1), 2, rounding_mode="floor")
