@@ -30,7 +30,7 @@ def embedding() -> dict[str, Any]:
     from simulacra.features.fourier import RandomFourier
     from simulacra.features.points import PixelPoints
     from simulacra.privacy.records import Records
-    from simulacra.privacy.summing import CHUNK_NUMBERS, add_chunks
+    from simulacra.privacy.summing import add_chunks, chunk_rows
 
     images, pixels, classes, pairs = 60_000, 784, 10, 5000
     random = torch.Generator().manual_seed(0)
@@ -38,7 +38,7 @@ def embedding() -> dict[str, Any]:
     labels = torch.randint(0, classes, (images,), generator=random)
     fourier = RandomFourier(PixelPoints(pixels), pairs=pairs, length_scales=[7.0], seed=0)
     feature_map = PerClass(fourier, classes)
-    rows = CHUNK_NUMBERS // feature_map.working_size
+    rows = chunk_rows(feature_map, pixels)
 
     def product(dtype: torch.dtype) -> None:
         frequencies = fourier.frequencies.to(dtype).T.contiguous()

@@ -11,9 +11,10 @@ from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
 
-CHUNK_NUMBERS = 16_000_000
-"""A chunk's features hold about this many numbers, so that memory does not grow with the data. It is more than most
-releases have, so that adding a chunk to the running total is little work beside computing it."""
+CHUNK_NUMBERS = 4_000_000
+"""A chunk's features hold about this many numbers, so that memory does not grow with the data."""
+MOST_CHUNK_NUMBERS = 32_000_000
+"""A release of more numbers than that has larger chunks, up to here: each is added to all of them."""
 
 
 def sum_over(
@@ -45,8 +46,9 @@ def rehearse(maps: Mapping[str, FeatureMap], *, inputs: int, classes: int) -> No
 
 
 def chunk_rows(feature_map: FeatureMap, inputs: int) -> int:
-    """How many records make a chunk."""
-    return max(16, CHUNK_NUMBERS // max(feature_map.working_size, inputs))
+    """How many records make a chunk: so many that computing it is more work than adding it to the total."""
+    numbers = min(MOST_CHUNK_NUMBERS, max(CHUNK_NUMBERS, 2 * feature_map.size))
+    return max(16, numbers // max(feature_map.working_size, inputs))
 
 
 def add_chunks(total: torch.Tensor, feature_map: FeatureMap, batch: Records) -> None:

@@ -12,7 +12,7 @@ from invented import SCHEMA, Counts, InMemory, Inputs, source
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
 from simulacra.privacy.sealed import Sealed
-from simulacra.privacy.summing import CHUNK_NUMBERS, add_chunks, in_memory, sum_over
+from simulacra.privacy.summing import CHUNK_NUMBERS, add_chunks, chunk_rows, in_memory, sum_over
 
 
 def sealed(inputs: list[list[float]], labels: list[int]) -> Sealed:
@@ -86,6 +86,20 @@ def test_nan_of_a_closed_form_becomes_zero_without_a_second_copy_of_the_sums() -
 
 
 def test_a_chunk_is_more_work_than_adding_it_up() -> None:
-    """Ten classes of a network of 800 units on 784 pixels: 6.4 million numbers, added up after every chunk."""
-    released = 10 * (800 * 785 + 801)
-    assert 2 * released < CHUNK_NUMBERS
+    """Chunks grow with the release, since each is added to all of it, but not for ever."""
+
+    class Sized(FeatureMap):
+        def __init__(self, size: int) -> None:
+            self.shape = (size,)
+
+        def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+            raise NotImplementedError
+
+        @property
+        def working_size(self) -> int:
+            return 1000
+
+    small, large, huge = (chunk_rows(Sized(size), 10) * 1000 for size in (10, 6_000_000, 200_000_000))
+    assert small == CHUNK_NUMBERS
+    assert large == 12_000_000
+    assert huge == 32_000_000
