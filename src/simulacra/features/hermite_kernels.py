@@ -1,4 +1,4 @@
-"""The sum kernel and the product kernels of DP-HP (Vinaroz et al., ICML 2022), each with a joint bound of 1."""
+"""The sum kernel and the product kernels of DP-HP (Vinaroz et al., ICML 2022), each with a joint bound of at most 1."""
 
 from __future__ import annotations
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from simulacra.evaluate.image_classifiers import predictions, training, twin_logistic
 from simulacra.evaluate.image_classifiers.recipes import RECIPES
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason="captured CUDA graphs exist on a GPU only; run there"
+)
 
 
 def halves(count: int, side: int, seed: int = 0) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

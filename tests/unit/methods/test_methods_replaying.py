@@ -54,7 +54,7 @@ def test_the_precision_of_products_is_put_back() -> None:
     assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="captured CUDA graphs exist on a GPU only; run there")
 def test_a_captured_step_is_the_same_as_the_step() -> None:
     results = []
     for captured in (False, True):
