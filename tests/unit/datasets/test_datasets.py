@@ -224,8 +224,12 @@ def test_real_images_fit_their_schemas(name: str) -> None:
     images, labels = test.data
     assert len(images) == 10000
     assert np.bincount(labels).tolist() == [1000] * 10 or name == "mnist"
-    batch = next(iter(open_source(test.data, test.schema).batches()))
-    assert batch.inputs.shape == (1024, test.schema.inputs)
+    rows = 0
+    for batch in open_source(test.data, test.schema).batches():
+        assert batch.inputs.shape[1] == test.schema.inputs
+        assert -1 <= batch.inputs.min() and batch.inputs.max() <= 1
+        rows += len(batch.inputs)
+    assert rows == 10000
 
 
 # -- photographs ----------------------------------------------------------------------------------------------------
