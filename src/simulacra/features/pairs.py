@@ -1,10 +1,11 @@
-"""Pairs of columns: for every two columns of a table, a one in the cell of their cross table that the record is in."""
+"""Columns and pairs of columns: a one in the cell, or in the cell of the cross table, that the record is in."""
 
 from __future__ import annotations
 
 import itertools
 import math
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -54,6 +55,13 @@ class PairLayout:
                 found[i, j] = table
         return found
 
+    def join(self, tables: Mapping[tuple[int, int], torch.Tensor]) -> torch.Tensor:
+        """The vector with these cross tables."""
+        values = next(iter(tables.values())).new_empty(self.numbers)
+        for pair, place in self.tables(values).items():
+            place.copy_(tables[pair])
+        return values
+
 
 class PairProducts(torch.autograd.Function):
     """All cross tables of weighted points: per first column a matrix product with the later ones.
@@ -86,36 +94,73 @@ class PairProducts(torch.autograd.Function):
         return result, None, None
 
 
-class Pairs(FeatureMap):
-    """The cells of a record in the cross tables of all pairs of columns, over the root of their number: norm exactly 1.
-
-    The label, if there is one, is the last column and a column like any other: nothing is kept apart per class.
-    """
+class Columns(FeatureMap):
+    """The cell of a record in every column, over the root of their number: norm exactly 1. The label comes last."""
 
     nonnegative = True
 
     def __init__(self, schema: Schema) -> None:
         self.cells = Cells(schema)
         self.classes = schema.classes if schema.labelled else 0
-        self.layout = PairLayout((*self.cells.sizes, self.classes) if self.classes else self.cells.sizes)
-        self.shape = (self.layout.numbers,)
-        self.root = math.sqrt(self.layout.pairs)
-        _refuse_too_many(schema, self.size)
+        self.sizes = (*self.cells.sizes, self.classes) if self.classes else self.cells.sizes
+        self.shape = (sum(self.sizes),)
+        self.root = math.sqrt(len(self.sizes))
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
-        row = self.cells.one_hot(inputs)
         chosen = torch.arange(self.classes, device=label.device) == label
-        row = torch.cat([row, chosen.to(row)])
-        if len(self.layout.sizes) == 1:
-            return row
-        products = [torch.outer(row[start:end], row[end:]).flatten() for start, end, _ in self.layout.rows]
-        return torch.cat(products) / self.root
+        row = self.cells.one_hot(inputs)
+        return torch.cat([row, chosen.to(row)]) / self.root
 
     def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Whole counts of cells, so exact in any order; divided once."""
+        cell = self.index(inputs, labels)
+        starts = torch.tensor([0, *itertools.accumulate(self.sizes)][:-1], device=cell.device)
+        return torch.bincount((cell + starts).flatten(), minlength=self.size).to(torch.float64) / self.root
+
+    def index(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The cell of every column, (n, columns); the label's is its class."""
         cell = self.cells.index(inputs)
-        if self.classes:
-            cell = torch.cat([cell, labels.unsqueeze(1)], dim=1)
+        return torch.cat([cell, labels.unsqueeze(1)], dim=1) if self.classes else cell
+
+    @property
+    def working_size(self) -> int:
+        """Scaled values, cells and places: a few copies of one number per column, and no features at all."""
+        return 6 * len(self.sizes)
+
+
+class Pairs(FeatureMap):
+    """The cells of a record in the cross tables of all pairs of columns, weighted to norm exactly 1.
+
+    The label, if there is one, is the last column and a column like any other: nothing is kept apart per class. But
+    tables with the label may have another weight: `label_share` of the squared norm is theirs.
+    """
+
+    nonnegative = True
+
+    def __init__(self, schema: Schema, *, label_share: float | None = None) -> None:
+        self.columns = Columns(schema)
+        self.cells, self.classes = self.columns.cells, self.columns.classes
+        self.layout = PairLayout(self.columns.sizes)
+        self.shape = (self.layout.numbers,)
+        with_label = len(self.layout.sizes) - 1 if self.classes else 0
+        without = self.layout.pairs - with_label
+        share = with_label / self.layout.pairs if label_share is None else label_share
+        # Where there is only one kind of table, it has all of the norm.
+        share = float(not without) if not (with_label and without) else share
+        self.label_scale = math.sqrt(share / with_label) if with_label else 0.0
+        self.scale = math.sqrt((1 - share) / without) if without else 0.0
+        _refuse_too_many(schema, self.size)
+
+    def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        row = self.columns.features(inputs, label) * self.columns.root
+        if len(self.layout.sizes) == 1:
+            return row
+        products = [torch.outer(row[start:end], row[end:]).flatten() for start, end, _ in self.layout.rows]
+        return self.scaled(torch.cat(products))
+
+    def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Whole counts of cells, so exact in any order; scaled once."""
+        cell = self.columns.index(inputs, labels)
         counts = torch.empty(self.size, dtype=torch.float64, device=cell.device)
         offsets = torch.tensor([0, *itertools.accumulate(self.layout.sizes)][:-1], device=cell.device)
         for i, (block, (_, end, later)) in enumerate(zip(self.layout.blocks(counts), self.layout.rows, strict=True)):
@@ -123,23 +168,34 @@ class Pairs(FeatureMap):
             if i + 1 < cell.shape[1]:
                 places = places + (cell[:, i + 1 :] + (offsets[i + 1 :] - end))
             block.copy_(torch.bincount(places.flatten(), minlength=block.numel()).view_as(block))
-        return counts.div_(self.root)
+        return self.scaled(counts)
 
-    def class_sums(self, points: torch.Tensor, groups: Groups, label_scale: float = 1.0) -> torch.Tensor:
+    def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
         """For training, (1, features): weighted means over points of products of probabilities.
 
         Given its latent code a generated row's columns are drawn independently, so this is the expected cross table.
-        Pairs with the label are scaled by `label_scale`.
         """
         if self.classes:
-            points = torch.cat([points, label_scale * groups.one_hot.to(points)], dim=1)
+            points = torch.cat([points, groups.one_hot.to(points)], dim=1)
         values: torch.Tensor = PairProducts.apply(points, groups.point_weights, self.layout)  # type: ignore[no-untyped-call]
-        return (values / self.root).unsqueeze(0)
+        return self.scaled(values).unsqueeze(0)
+
+    def scaled(self, counts: torch.Tensor, *, back: bool = False) -> torch.Tensor:
+        """Counts of cells times the weight of their tables; or `back` from released sums to counts."""
+        if not self.classes:
+            return counts / self.scale if back else counts * self.scale
+        # The label is the last column: the right of every block.
+        blocks = []
+        for block, (_, _, later) in zip(self.layout.blocks(counts), self.layout.rows, strict=True):
+            scales = block.new_full((later,), self.scale)
+            scales[later - self.classes :] = self.label_scale
+            blocks.append((block / scales if back else block * scales).flatten())
+        return torch.cat(blocks)
 
     @property
     def working_size(self) -> int:
-        """Scaled values, cells and places: a few copies of one number per column, and no features at all."""
-        return 6 * len(self.layout.sizes)
+        """As for single columns: no features are formed."""
+        return self.columns.working_size
 
 
 def _refuse_too_many(schema: Schema, numbers: int) -> None:

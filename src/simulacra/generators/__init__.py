@@ -30,9 +30,9 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(Options):
-    """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind."""
+    """Kind and sizes of a generator; `auto` leaves them to `build`."""
 
-    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian"] = "auto"
+    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian", "markov"] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
 
@@ -52,13 +52,18 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     from simulacra.data.cells import Cells
     from simulacra.generators.gaussian import GaussianGenerator
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
+    from simulacra.generators.markov import MarkovGenerator
     from simulacra.generators.residual import ResidualGenerator
     from simulacra.generators.table import TableGenerator
 
     if schema.image is None:
+        if options.kind == "markov":
+            return MarkovGenerator(Cells(schema), schema.classes, labelled=schema.labelled)
         latent = options.latent or 32
         return TableGenerator(Cells(schema), schema.classes, latent=latent, hidden=options.hidden or (256, 256))
     kind = _kind_for(schema.image) if options.kind == "auto" else options.kind
+    if kind == "markov":
+        raise SettingError('the markov generator is for tables; set generator.kind="auto"')
     if kind == "residual":
         return ResidualGenerator(schema.image, schema.classes, latent=options.latent or 100)
     if kind == "gaussian":

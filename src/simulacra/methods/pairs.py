@@ -1,135 +1,123 @@
-"""Pairs: the noisy cross tables of all pairs of columns, from one release; a generator is trained to match them."""
+"""Pairs: noisy counts of all columns and all pairs of columns, from one release; a random field is fitted to them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
-from simulacra.features.combine import ClassCount
-from simulacra.features.groups import Groups
-from simulacra.features.pairs import PairLayout, Pairs
-from simulacra.generators import GeneratorOptions
+from simulacra.errors import SettingError
+from simulacra.features.pairs import Columns, Pairs
+from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
+from simulacra.methods.consistency import Looks, consistent, nearest_shares
+from simulacra.methods.markov import MarkovFitting, Target, fit_field
 from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.replaying import matrix_units
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
-
-@dataclass(frozen=True)
-class LabelWeighted:
-    """The map with pairs that hold the label scaled by the root of their weight in the loss."""
-
-    pairs: Pairs
-    weight: float
-
-    def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
-        """(1, features) of generated points."""
-        return self.pairs.class_sums(points, groups, math.sqrt(self.weight))
-
-    def scaled(self, values: torch.Tensor) -> torch.Tensor:
-        """Released sums on the same scale, (1, features). The label is the last column: the right of every block."""
-        values = values.clone()
-        if self.pairs.classes:
-            for block in self.pairs.layout.blocks(values):
-                block[:, -self.pairs.classes :] *= math.sqrt(self.weight)
-        return values.unsqueeze(0)
+LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
 class AllPairs(ReleaseOnce):
-    """Two releases: the class counts, and the cross tables of all pairs of columns, the label among them.
+    """Two releases: the cells of every column, and the cross tables of all pairs of columns, the label among them.
 
-    A method of our own. The tables are made consistent (by least squares) before training. The generator has a softmax
-    per column, and its cross tables are means of products of probabilities: exact, without drawing a row.
+    A method of our own. Counts are made consistent by least squares, and a Markov random field with a coupling for
+    every pair of cells is fitted to them: the distribution with these pairs that assumes least. How strongly a coupling
+    is trusted follows from the noise, which is known.
     """
 
     name: ClassVar[str] = "pairs"
     summary: ClassVar[str] = (
-        "The noisy cross tables of all pairs of columns, from one release; a generator matches them."
+        "The noisy cross tables of all pairs of columns, from one release; a Markov random field has them."
     )
     tables: ClassVar[bool] = True
     images: ClassVar[bool] = False
 
-    count_noise: float = 5.0
-    """Noise multiplier of the counts, relative to the cross tables'."""
-    label_weight: float = 16.0
-    """Of pairs with the label in the loss, relative to others."""
-    # Small batches and few steps did better for classifiers in trials on held-back training rows (see the docs).
+    column_noise: float = 3.0
+    """Noise multiplier of single columns, relative to that of the cross tables."""
+    label_share: float = 0.3
+    """Of the squared norm of a record's cross tables, what those with the label have."""
+    fitting: MarkovFitting = field(default_factory=MarkovFitting)
+    """Of the random field, which is the kind of generator that is used unless another is asked for."""
+    generator: GeneratorOptions = field(default_factory=lambda: GeneratorOptions(kind="markov"))
     training: Training = field(default_factory=lambda: Training(steps=1000, batch=300))
-    generator: GeneratorOptions = field(default_factory=GeneratorOptions)
+    """Of a generator of any other kind."""
 
     def __post_init__(self) -> None:
-        check_shares("pairs", count_noise=self.count_noise, label_weight=self.label_weight)
+        check_shares("pairs", column_noise=self.column_noise)
+        if not LEAST_SHARE <= self.label_share <= 1 - LEAST_SHARE:
+            raise SettingError(f"pairs: label_share must be from {LEAST_SHARE:g} to {1 - LEAST_SHARE:g}")
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
-        return {"class-counts": ClassCount(schema.classes), "pairs": Pairs(schema)}
+        return {"columns": Columns(schema), "pairs": Pairs(schema, label_share=self.label_share)}
 
     def noise_shares(self) -> Mapping[str, float]:
-        return {"class-counts": self.count_noise}
+        return {"columns": self.column_noise}
 
     def asking(self) -> Mapping[str, Any]:
-        return {"count_noise": self.count_noise}
+        return {"column_noise": self.column_noise, "label_share": self.label_share}
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        pairs = Pairs(schema)
-        released, counts = releases["pairs"], releases["class-counts"]
-        noise = counts.noise_std / (released.noise_std * pairs.root) if released.noise_std else 1.0
-        tables, total, label = consistent(pairs.layout, released.value * pairs.root, counts.value, noise=noise)
-        weighted = LabelWeighted(pairs, self.label_weight)
-        return train_to_match(
-            schema,
-            weighted,
-            embedding=weighted.scaled(tables / pairs.root),
-            counts=label if pairs.classes else total.unsqueeze(0),
-            generator=self.generator,
-            training=self.training,
-            context=context,
+        looks = self._looks(schema, releases)
+        total, columns, tables = consistent(looks)
+        if self.generator.kind != "markov":
+            pairs = Pairs(schema, label_share=self.label_share)
+            return train_to_match(
+                schema,
+                pairs,
+                embedding=pairs.scaled(pairs.layout.join(tables) if tables else columns[0]).unsqueeze(0),
+                counts=columns[-1] if schema.labelled else total.unsqueeze(0),
+                generator=self.generator,
+                training=self.training,
+                context=context,
+            )
+        target = _target(looks, max(1.0, float(total)), columns, tables)
+        # No class is given up: what was measured of it may be noise alone, but someone may ask for its rows.
+        shares = target.cells[-schema.classes :].clamp(min=1 / target.rows) if schema.labelled else torch.ones(1)
+        shares = shares / shares.sum()
+        random_field = build(schema, self.generator)
+        with matrix_units(torch.device(context.device)):
+            fit_field(random_field, target, shares, self.fitting, context)
+        return Sampler(schema=schema, options=self.generator, generator=random_field, class_shares=shares.float())
+
+    def _looks(self, schema: Schema, releases: Mapping[str, Release]) -> Looks:
+        """Released sums as counts, with the noise of each."""
+        single, pairs = Columns(schema), Pairs(schema, label_share=self.label_share)
+        label = len(pairs.layout.sizes) - 1 if pairs.classes else -1
+        tables = pairs.layout.tables(pairs.scaled(releases["pairs"].value.double(), back=True))
+        noise = releases["pairs"].noise_std
+        return Looks(
+            layout=pairs.layout,
+            columns=list(torch.split(releases["columns"].value.double() * single.root, list(single.sizes))),
+            column_noise=releases["columns"].noise_std * single.root,
+            tables=tables,
+            table_noise={(i, j): noise / (pairs.label_scale if j == label else pairs.scale) for i, j in tables},
         )
 
 
-def consistent(
-    layout: PairLayout, values: torch.Tensor, counts: torch.Tensor, *, noise: float
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The nearest cross tables that agree on the total and on the shares of every column; the total; the last column.
-
-    `counts` are another look at the last column (or, if they are of another length, at the total alone), with `noise`
-    times the standard deviation of a cell. Least squares with all of these, in closed form: the total, the deviations
-    of single columns and what is left of a table are orthogonal, so each is a mean of its own, weighted by precision.
-    """
-    values = values.clone()
-    tables, sizes = layout.tables(values), layout.sizes
-    sums = [(table.sum(), 1 / table.numel()) for table in tables.values()] or [(values.sum(), 1 / values.numel())]
-    total = _mean([*sums, (counts.sum(), 1 / (noise**2 * len(counts)))])
-    looks: list[list[tuple[torch.Tensor, float]]] = [[] for _ in sizes]
+def _target(
+    looks: Looks, rows: float, columns: list[torch.Tensor], tables: dict[tuple[int, int], torch.Tensor]
+) -> Target:
+    """Counts over the total. Tables keep their negative entries: to cut them off would add records elsewhere."""
+    sizes = looks.layout.sizes
+    ends = torch.tensor(sizes).cumsum(dim=0).tolist()
+    places = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
+    pairs = torch.zeros(ends[-1], ends[-1], dtype=torch.float64)
+    variance = torch.ones_like(pairs)
     for (i, j), table in tables.items():
-        looks[i].append((table.sum(dim=1), 1 / sizes[j]))
-        looks[j].append((table.sum(dim=0), 1 / sizes[i]))
-    if not tables:
-        looks[0].append((values, 1.0))
-    if len(counts) == sizes[-1]:
-        looks[-1].append((counts, 1 / noise**2))
-    columns = [_summing_to(total, _mean(each)) for each in looks]
-    for (i, j), table in tables.items():
-        rows, across = columns[i] - table.sum(dim=1), columns[j] - table.sum(dim=0)
-        # Both corrections hold the table's own correction of the total, which must count once.
-        table += rows.unsqueeze(1) / sizes[j] + across / sizes[i] - rows.sum() / table.numel()
-    if not tables:
-        values = columns[0].clone()
-    return values, total, columns[-1]
-
-
-def _mean(looks: list[tuple[torch.Tensor, float]]) -> torch.Tensor:
-    """The mean of several looks at the same thing, weighted by precision."""
-    weighted = torch.stack([weight * value for value, weight in looks])
-    return weighted.sum(dim=0) / sum(weight for _, weight in looks)
-
-
-def _summing_to(total: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
-    """Shifted by the same number everywhere."""
-    return values + (total - values.sum()) / len(values)
+        pairs[places[i], places[j]] = table / rows
+        variance[places[i], places[j]] = (looks.table_noise[i, j] / rows) ** 2
+    lower = torch.tril(torch.ones_like(pairs, dtype=torch.bool), diagonal=-1)
+    return Target(
+        cells=torch.cat([nearest_shares(column / rows) for column in columns]),
+        pairs=torch.where(lower, pairs.T, pairs),
+        variance=torch.where(lower, variance.T, variance),
+        rows=rows,
+    )

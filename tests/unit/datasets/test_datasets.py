@@ -227,7 +227,8 @@ def test_real_images_fit_their_schemas(name: str) -> None:
     rows = 0
     for batch in open_source(test.data, test.schema).batches():
         assert batch.inputs.shape[1] == test.schema.inputs
-        assert -1 <= batch.inputs.min() and batch.inputs.max() <= 1
+        assert batch.inputs.min() >= -1
+        assert batch.inputs.max() <= 1
         rows += len(batch.inputs)
     assert rows == 10000
 

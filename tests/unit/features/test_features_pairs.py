@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ import torch
 from simulacra.errors import SettingError
 from simulacra.features import pairs as pairs_module
 from simulacra.features.groups import Groups
-from simulacra.features.pairs import PairLayout, PairProducts, Pairs
+from simulacra.features.pairs import Columns, PairLayout, PairProducts, Pairs
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.summing import chunk_rows
 from simulacra.schema import Boolean, Categorical, Numeric, Schema
@@ -29,6 +30,9 @@ SHAPES = {
     "label-in-the-middle": replace(PEOPLE, label="town"),
 }
 every_shape = pytest.mark.parametrize("schema", SHAPES.values(), ids=SHAPES)
+every_map = pytest.mark.parametrize(
+    "make", [Columns, Pairs, lambda schema: Pairs(schema, label_share=0.7)], ids=["columns", "pairs", "weighted pairs"]
+)
 
 
 def records(schema: Schema, count: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,17 +41,12 @@ def records(schema: Schema, count: int = 200) -> tuple[torch.Tensor, torch.Tenso
     return inputs, torch.randint(schema.classes, (count,), generator=random)
 
 
-def soft_points(schema: Schema, sizes: tuple[int, ...]) -> torch.Tensor:
-    """Points as a generator emits them: probabilities per column."""
-    random = torch.Generator().manual_seed(6)
-    heads = Pairs(schema).cells.sizes
-    drawn = torch.randn(sum(sizes), sum(heads), generator=random, dtype=torch.float64)
-    return torch.cat([head.softmax(dim=1) for head in torch.split(drawn, list(heads), dim=1)], dim=1)
-
-
+@every_map
 @every_shape
-def test_every_record_has_length_one_and_no_negative_entry(schema: Schema) -> None:
-    feature_map = Pairs(schema)
+def test_every_record_has_length_one_and_no_negative_entry(
+    schema: Schema, make: Callable[[Schema], Columns | Pairs]
+) -> None:
+    feature_map = make(schema)
     inputs, labels = records(schema, 20)
     values = torch.func.vmap(feature_map.features)(inputs, labels)
     torch.testing.assert_close(values.norm(dim=1), torch.ones(20, dtype=torch.float64), rtol=1e-12, atol=0)
@@ -55,9 +54,10 @@ def test_every_record_has_length_one_and_no_negative_entry(schema: Schema) -> No
     assert feature_map.nonnegative
 
 
+@every_map
 @every_shape
-def test_the_sum_is_the_specification(schema: Schema) -> None:
-    feature_map = Pairs(schema)
+def test_the_sum_is_the_specification(schema: Schema, make: Callable[[Schema], Columns | Pairs]) -> None:
+    feature_map = make(schema)
     inputs, labels = records(schema)
     specified = FeatureMap.clipped_sum(feature_map, inputs, labels)
     torch.testing.assert_close(feature_map.clipped_sum(inputs, labels), specified, rtol=1e-12, atol=1e-12)
@@ -67,7 +67,7 @@ def test_the_tables_are_counts_of_pairs_of_cells_and_the_label_is_a_column() -> 
     feature_map = Pairs(PEOPLE)
     inputs, labels = records(PEOPLE)
     columns = [*feature_map.cells.index(inputs).T, labels]
-    tables = feature_map.layout.tables(feature_map.clipped_sum(inputs, labels) * feature_map.root)
+    tables = feature_map.layout.tables(feature_map.scaled(feature_map.clipped_sum(inputs, labels), back=True))
     assert list(tables) == list(itertools.combinations(range(6), 2))
     for (i, j), table in tables.items():
         expected = torch.zeros_like(table)
@@ -83,12 +83,28 @@ def test_the_size_is_the_sum_over_pairs_of_cells_times_cells() -> None:
     assert (PairLayout((5,)).numbers, PairLayout((5,)).pairs) == (5, 1)
 
 
-def test_counts_are_exact_however_the_records_are_cut() -> None:
-    feature_map = Pairs(PEOPLE)
+@pytest.mark.parametrize("share", [None, 0.4])
+def test_counts_are_exact_however_the_records_are_cut(share: float | None) -> None:
+    feature_map = Pairs(PEOPLE, label_share=share)
     inputs, labels = records(PEOPLE, 301)
     parts = zip(torch.split(inputs, 7), torch.split(labels, 7), strict=True)
-    summed = sum((feature_map.clipped_sum(*part) * feature_map.root).round() for part in parts)
-    assert torch.equal(torch.as_tensor(summed), (feature_map.clipped_sum(inputs, labels) * feature_map.root).round())
+    summed = sum(feature_map.scaled(feature_map.clipped_sum(*part), back=True).round() for part in parts)
+    whole = feature_map.scaled(feature_map.clipped_sum(inputs, labels), back=True)
+    assert torch.equal(torch.as_tensor(summed), whole.round())
+
+
+def test_tables_with_the_label_have_their_share_of_the_squared_length() -> None:
+    feature_map = Pairs(PEOPLE, label_share=0.4)
+    inputs, labels = records(PEOPLE, 1)
+    tables = feature_map.layout.tables(feature_map.features(inputs[0], labels[0]))
+    with_label = sum(float(table.square().sum()) for (_, j), table in tables.items() if j == 5)
+    assert math.isclose(with_label, 0.4)
+
+
+def test_tables_are_joined_as_they_were_cut() -> None:
+    layout = PairLayout((3, 1, 4, 2))
+    values = torch.arange(layout.numbers)
+    assert torch.equal(layout.join(layout.tables(values)), values)
 
 
 def test_a_chunk_is_cut_by_columns_and_not_by_features() -> None:
@@ -115,16 +131,6 @@ def test_soft_points_give_the_expected_table_of_rows_drawn_from_them() -> None:
     points = torch.tensor([[0.9, 0.1], [0.2, 0.8]], dtype=torch.float64)
     expected = torch.tensor([[0.9 * 0.25, 0.2 * 0.75, 0.1 * 0.25, 0.8 * 0.75]], dtype=torch.float64)
     torch.testing.assert_close(Pairs(schema).class_sums(points, groups), expected)
-
-
-def test_the_label_scale_touches_pairs_with_the_label_alone() -> None:
-    feature_map = Pairs(PEOPLE)
-    groups = Groups(sizes=(3, 4), weights=torch.tensor([0.1, 0.2], dtype=torch.float64))
-    points = soft_points(PEOPLE, groups.sizes)
-    plain, scaled = (feature_map.class_sums(points, groups, scale)[0] for scale in (1.0, 3.0))
-    before, after = feature_map.layout.tables(plain), feature_map.layout.tables(scaled)
-    for pair in before:
-        torch.testing.assert_close(after[pair], before[pair] * (3 if pair[1] == 5 else 1))
 
 
 @pytest.mark.parametrize("sizes", [(3, 1, 2), (4,), (1, 1), (1,)], ids=str)

@@ -1,0 +1,149 @@
+"""Fitting a Markov random field to noisy cross tables: chains of rows are swept while the couplings learn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from simulacra.errors import SettingError
+from simulacra.features.groups import Groups
+from simulacra.generators.markov import MarkovGenerator
+from simulacra.methods.base import Context
+from simulacra.options import Options
+
+CURVE_POINTS = 200
+AVERAGED = 0.25
+"""The last part of the steps, whose mean couplings are kept."""
+LIFE = 20
+"""Sweeps after which a chain begins anew; it counts in its second half, around `generators.markov.SWEEPS`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkovFitting(Options):
+    """How long and with how many rows. `spread` is how far couplings are expected to lie from zero."""
+
+    steps: int = 300
+    rows: int = 4000
+    learning_rate: float = 0.03
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.rows < LIFE:
+            raise SettingError(f"fitting needs steps >= 1 and rows >= {LIFE}, got {self.steps} and {self.rows}")
+        if not 0 < self.learning_rate <= 1 or not 0.001 <= self.spread <= 1000:
+            raise SettingError("fitting.learning_rate must be in (0, 1] and fitting.spread from 0.001 to 1000")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What the field should show: shares of cells, and of pairs of cells with the variance of their noise.
+
+    `pairs` and `variance` are (total, total) and symmetric; a column's own block is not looked at. `rows` is how many
+    records the shares are of.
+    """
+
+    cells: torch.Tensor
+    pairs: torch.Tensor
+    variance: torch.Tensor
+    rows: float
+
+    def to(self, device: torch.device) -> Target:
+        """The same elsewhere, in single precision."""
+        cells, pairs, variance = (one.to(device, torch.float32) for one in (self.cells, self.pairs, self.variance))
+        return Target(cells=cells, pairs=pairs, variance=variance, rows=self.rows)
+
+
+@torch.no_grad()
+def fit_field(
+    field: MarkovGenerator, target: Target, shares: torch.Tensor, fitting: MarkovFitting, context: Context
+) -> None:
+    """Maximise the posterior of the couplings, given the noisy tables and a Gaussian prior around zero.
+
+    The gradient by a coupling is the difference of the target's and the field's own share of that pair of cells; the
+    field's comes from chains (below). Steps are divided by the curvature that independent columns would have. The
+    prior pulls couplings to zero where a table is mostly noise, and hardly where it is not: a table that says nothing
+    leaves its columns independent. Ctrl-C stops early and keeps what was learned.
+    """
+    device = torch.device(context.device)
+    field.to(device)
+    target = target.to(device)
+    other = _other_columns(field.sizes, device)
+    cells = target.cells.clamp(min=0.1 / target.rows)
+    product = torch.outer(cells, cells)
+    # A released share scatters by its noise, and around the population's by being that of a sample.
+    pull = (target.variance + product / target.rows) / (fitting.spread**2 * product)
+    curvature = product + pull
+    random = torch.Generator(device=device).manual_seed(context.seed)
+    field.couplings.zero_()
+    field.fields.copy_(cells.log())
+    chains = Chains(field, shares.to(device, torch.float32), fitting.rows, random)
+    scale = 1 / float(((target.pairs - product) * other).square().sum().clamp(min=1e-12))
+    # A field or any of a column's couplings can raise the share of a cell: all at once must not overshoot.
+    full_rate = min(fitting.learning_rate, 1 / len(field.sizes))
+    couplings, fields, kept = torch.zeros_like(field.couplings), torch.zeros_like(field.fields), 0
+    try:
+        for step in range(fitting.steps):
+            single, shown = chains.step()
+            progress = step / fitting.steps
+            rate = full_rate * min(1.0, 2 * (1 - progress))
+            difference = (target.pairs - shown) * other
+            field.couplings.add_(rate * (difference - pull * field.couplings) / curvature * other)
+            field.fields.add_(rate * (cells - single) / (cells + 1 / target.rows))
+            if progress >= 1 - AVERAGED:
+                couplings += field.couplings
+                fields += field.fields
+                kept += 1
+            if step % max(1, fitting.steps // CURVE_POINTS) == 0 or step + 1 == fitting.steps:
+                loss = float(difference.square().sum()) * scale
+                context.curve.append((step + 1, loss))
+                if context.on_step:
+                    context.on_step(step + 1, fitting.steps, loss)
+    except KeyboardInterrupt:
+        context.stopped_early = True
+    if kept:
+        field.couplings.copy_(couplings / kept)
+        field.fields.copy_(fields / kept)
+    field.eval()
+
+
+class Chains:
+    """Rows that are swept once per step, and begin anew at different times.
+
+    Chains that never begin anew (Tieleman, 2008) get stuck where two columns say the same: their mean then looks right,
+    and rows that are drawn later are not. So each lives as long as a drawn row does, and its youth is not counted.
+    Every class gets chains, rare ones too, which count by its share.
+    """
+
+    def __init__(self, field: MarkovGenerator, shares: torch.Tensor, rows: int, random: torch.Generator) -> None:
+        self.field, self.shares, self.random = field, shares, random
+        per_class = torch.clamp((shares * rows).round().long(), min=max(2 * LIFE, rows // (8 * len(shares))))
+        self.labels = Groups(sizes=tuple(per_class.tolist()), weights=shares).one_hot
+        self.state = self._begin(self.labels)
+        self.age = torch.arange(len(self.state), device=shares.device) % LIFE
+        self.steps = 0
+
+    def step(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sweep once; the shares of cells (total), and of pairs of cells (total, total) among chains of age.
+
+        Probabilities stand in for drawn cells where they are known: the same mean, and less scatter.
+        """
+        chances = self.field.sweep(self.state, self.random)
+        self.steps += 1
+        self.age = (self.age + 1) % LIFE
+        counted = self.labels * (self.age >= LIFE // 2).unsqueeze(1)
+        weights = counted @ (self.shares / counted.sum(dim=0)).unsqueeze(1)
+        weighted = chances * weights
+        shown = self.state.T @ weighted
+        oldest = slice(-self.steps % LIFE, None, LIFE)
+        self.state[oldest] = self._begin(self.labels[oldest])
+        return weighted.sum(dim=0), (shown + shown.T) / 2
+
+    def _begin(self, labels: torch.Tensor) -> torch.Tensor:
+        return self.field.begin(self.field(labels, labels), self.random)
+
+
+def _other_columns(sizes: tuple[int, ...], device: torch.device) -> torch.Tensor:
+    """(total, total): 1 where two cells are of different columns."""
+    column = torch.repeat_interleave(torch.arange(len(sizes), device=device), torch.tensor(sizes, device=device))
+    return (column.unsqueeze(1) != column).float()

@@ -1,0 +1,131 @@
+"""The Markov generator: Gibbs sweeps have the right stationary distribution, and fitting finds the couplings."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from simulacra.data.cells import Cells
+from simulacra.errors import SettingError
+from simulacra.generators import GeneratorOptions, build
+from simulacra.generators.markov import MarkovGenerator, draw_cells
+from simulacra.methods.base import Context
+from simulacra.methods.markov import LIFE, Chains, MarkovFitting, Target, fit_field
+from simulacra.schema import Categorical, ImageShape, Schema
+
+SCHEMA = Schema(
+    columns=(
+        Categorical(name="p", values=("a", "b")),
+        Categorical(name="q", values=("a", "b", "c")),
+        Categorical(name="y", values=("no", "yes")),
+    ),
+    label="y",
+)
+SIZES = (2, 3, 2)
+ENDS = (2, 5, 7)
+
+
+def field(seed: int = 0, strength: float = 1.0) -> MarkovGenerator:
+    """With random fields and couplings."""
+    made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
+    random = torch.Generator().manual_seed(seed)
+    couplings = strength * torch.randn(7, 7, generator=random)
+    with torch.no_grad():
+        made.fields.copy_(torch.randn(7, generator=random))
+        made.couplings.copy_(couplings + couplings.T)
+        for size, end in zip(SIZES, ENDS, strict=True):
+            made.couplings[end - size : end, end - size : end] = 0
+    return made
+
+
+def joint(made: MarkovGenerator) -> torch.Tensor:
+    """The probability of every row, by enumeration: (2, 3, 2)."""
+    values = torch.zeros(SIZES)
+    for row in itertools.product(*map(range, SIZES)):
+        one_hot = torch.zeros(7)
+        for cell, size, end in zip(row, SIZES, ENDS, strict=True):
+            one_hot[end - size + cell] = 1
+        values[row] = (made.fields @ one_hot + one_hot @ made.couplings @ one_hot / 2).exp().detach()
+    return values / values.sum()
+
+
+def test_many_sweeps_draw_from_the_distribution_given_the_label() -> None:
+    made = field()
+    labels = torch.nn.functional.one_hot(torch.arange(40_000) % 2, 2).float()
+    random = torch.Generator().manual_seed(1)
+    index = Cells(SCHEMA).index(made.to_records(made(labels, labels), random))
+    expected = joint(made)
+    for label in (0, 1):
+        rows = index[label::2]
+        shares = torch.bincount(rows[:, 0] * 3 + rows[:, 1], minlength=6).view(2, 3) / len(rows)
+        given = expected[..., label] / expected[..., label].sum()
+        torch.testing.assert_close(shares, given, rtol=0, atol=0.015)
+
+
+def test_a_drawn_cell_follows_its_probabilities_and_empty_ones_are_never_drawn() -> None:
+    chances = torch.tensor([0.0, 0.5, 0.0, 0.2, 0.3]).expand(50_000, -1)
+    drawn = torch.empty(50_000, 5)
+    draw_cells(chances, drawn, torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drawn.mean(dim=0), chances[0], rtol=0, atol=0.01)
+    assert drawn[:, [0, 2]].sum() == 0
+    assert torch.equal(drawn.sum(dim=1), torch.ones(50_000))
+
+
+def targets(shares: torch.Tensor, variance: float) -> Target:
+    rows = torch.cartesian_prod(*(torch.arange(size) for size in SIZES))
+    one_hot = torch.cat([torch.nn.functional.one_hot(rows[:, k], size) for k, size in enumerate(SIZES)], dim=1).double()
+    weights = shares.flatten().double().unsqueeze(1)
+    pairs = one_hot.T @ (one_hot * weights)
+    return Target(cells=pairs.diagonal(), pairs=pairs, variance=torch.full((7, 7), variance).double(), rows=1e6)
+
+
+def test_fitting_without_noise_gives_the_pairs_that_were_asked_for() -> None:
+    wanted = joint(field(strength=0.7))
+    made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
+    target = targets(wanted, 0.0)
+    shares = wanted.sum(dim=(0, 1))
+    fit_field(made, target, shares, MarkovFitting(steps=300, rows=8000, learning_rate=0.2, spread=10), Context())
+    # The three-way table too: it has no more structure than pairs. Labels are given, so their own field is not used.
+    found = joint(made)
+    torch.testing.assert_close(found / found.sum(dim=(0, 1)) * shares, wanted, rtol=0, atol=0.01)
+
+
+def test_tables_that_are_all_noise_leave_columns_independent() -> None:
+    made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
+    wanted = joint(field())
+    fit_field(made, targets(wanted, 1e4), wanted.sum(dim=(0, 1)), MarkovFitting(steps=50, rows=200), Context())
+    assert made.couplings.abs().max() < 1e-3
+
+
+def test_a_rare_class_has_chains_and_counts_by_its_share() -> None:
+    shares = torch.tensor([0.999, 0.001])
+    chains = Chains(field(), shares, 1000, torch.Generator().manual_seed(0))
+    assert (chains.labels.sum(dim=0) >= 2 * LIFE).all()
+    single, shown = chains.step()
+    torch.testing.assert_close(single[5:], shares)
+    torch.testing.assert_close(single.sum(), torch.tensor(3.0))
+    torch.testing.assert_close(shown, shown.T)
+
+
+def test_chains_begin_anew_one_cohort_per_step() -> None:
+    chains = Chains(field(), torch.tensor([0.5, 0.5]), 100, torch.Generator().manual_seed(0))
+    begun: list[int] = []
+    begin = chains._begin
+
+    def counting(labels: torch.Tensor) -> torch.Tensor:
+        begun.append(len(labels))
+        return begin(labels)
+
+    chains._begin = counting  # type: ignore[method-assign]
+    for _ in range(LIFE):
+        chains.step()
+        assert (chains.age[-chains.steps % LIFE :: LIFE] == 0).all()
+    assert sum(begun) == len(chains.state)
+
+
+def test_it_is_for_tables_alone() -> None:
+    picture = Schema(columns=(), image=ImageShape(height=8, width=8, channels=1))
+    with pytest.raises(SettingError, match=r"generator\.kind"):
+        build(picture, GeneratorOptions(kind="markov"))
