@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,6 +16,8 @@ from safetensors.torch import load_file, save
 from simulacra.errors import CertificateError, SettingError
 from simulacra.features.groups import Groups, Trainable
 from simulacra.generators import GeneratorOptions, build
+from simulacra.generators.beginning import begin_with_samples
+from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
 from simulacra.methods.replaying import matrix_units, replayable
@@ -87,7 +91,9 @@ def train_to_match(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(context.seed)
         network = build(schema, generator)
-    with matrix_units(torch.device(context.device)):
+    if isinstance(network, Condensed) and generator.init == "samples":
+        begin_with_samples(network, context.beginning(), seed=context.seed)
+    with matrix_units(torch.device(context.device)), _in_memory(generator):
         match(
             network,
             features,
@@ -117,12 +123,9 @@ def match(
     Ctrl-C stops early and keeps what was learned.
     """
     device = torch.device(context.device)
-    classes = len(shares)
     generator.to(device).train()
     target, shares = target.to(device, torch.float32), shares.to(device, torch.float32)
-    # Every class gets rows, rare ones too; their mean is weighted by the share, so the loss is unbiased in them.
-    per_class = torch.clamp((shares * training.batch).round().long(), min=max(2, training.batch // (8 * classes)))
-    groups = Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
+    groups = _groups(generator, shares, training.batch)
     random = torch.Generator(device=device).manual_seed(context.seed)
     parameters = list(generator.parameters())
     optimiser = _adam(parameters, training.learning_rate, device)
@@ -163,6 +166,27 @@ def match(
     except KeyboardInterrupt:
         context.stopped_early = True
     generator.eval()
+
+
+@contextmanager
+def _in_memory(generator: GeneratorOptions) -> Iterator[None]:
+    """Where memory runs out, say which setting asks for less of it."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # torch has an error of its own for a GPU, and none for a processor
+        if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and "allocate" not in str(error):
+            raise
+        size = "generator.per_class" if generator.condensed else "training.batch"
+        raise SettingError(f"a training step does not fit into memory; lower {size}") from None
+
+
+def _groups(generator: Any, shares: torch.Tensor, batch: int) -> Groups:
+    """How many rows of each class a step has. Their mean is weighted by the share, so the loss is unbiased in them."""
+    if isinstance(generator, Condensed):  # all of the set in every step: there is nothing else to match
+        per_class = torch.full_like(shares, generator.per_class, dtype=torch.int64)
+    else:  # every class gets rows, rare ones too
+        per_class = torch.clamp((shares * batch).round().long(), min=max(2, batch // (8 * len(shares))))
+    return Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
 
 
 def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.device) -> torch.optim.Adam:
