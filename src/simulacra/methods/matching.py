@@ -20,6 +20,7 @@ from simulacra.generators.beginning import begin_with_samples
 from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
+from simulacra.methods.keeping import Best
 from simulacra.methods.replaying import matrix_units, replayable
 from simulacra.options import Options
 from simulacra.privacy.durable import write_durably
@@ -120,7 +121,7 @@ def match(
 
     `target` is (classes, features): per-class sums over a public or noisy total; `shares` are the class shares;
     `weights`, if any, weigh the features in the norm, and learn every few steps.
-    Ctrl-C stops early and keeps what was learned.
+    Ctrl-C stops early and keeps what was learned. Of a condensed set the best is kept, see `methods/keeping.py`.
     """
     device = torch.device(context.device)
     generator.to(device).train()
@@ -129,7 +130,8 @@ def match(
     random = torch.Generator(device=device).manual_seed(context.seed)
     parameters = list(generator.parameters())
     optimiser = _adam(parameters, training.learning_rate, device)
-    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None)
+    best = Best(generator) if isinstance(generator, Condensed) else None
+    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None, best)
     scale = 1 / float(target.square().sum().clamp(min=1e-12))
     every = max(1, training.steps // CHECKPOINTS)
     noise = torch.empty(sum(groups.sizes), generator.latent, device=device)
@@ -150,21 +152,28 @@ def match(
             for group in optimiser.param_groups:
                 group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
             noise.normal_(generator=random)
+            last = step + 1 == training.steps
+            told = step % max(1, training.steps // 200) == 0 or last
+            if best and told:
+                best.look()
             squared, loss = one_step()
             if weights and (step + 1) % weights.every == 0:
                 weights.learn(squared)
-            last = step + 1 == training.steps
-            if step % max(1, training.steps // 200) == 0 or last:
+            if told:
                 value = loss.item()
                 if not math.isfinite(value):
                     raise SettingError("training diverged: the loss is not a number; lower training.learning_rate")
                 context.curve.append((step + 1, value))
+                if best:
+                    best.judge(squared.sum().item())  # weights that learn would be another yardstick at every step
                 if context.on_step:
                     context.on_step(step + 1, training.steps, value)
             if context.checkpoint and (step + 1) % every == 0 and not last:
-                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights)
+                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights, best)
     except KeyboardInterrupt:
         context.stopped_early = True
+    if best:
+        best.take()
     generator.eval()
 
 
@@ -208,6 +217,7 @@ def _save(
     step: int,
     curve: list[tuple[int, float]],
     weights: Weights | None,
+    best: Best | None,
 ) -> None:
     tensors = {f"generator.{name}": value.cpu() for name, value in generator.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
@@ -216,6 +226,8 @@ def _save(
     tensors["curve"] = torch.tensor(curve, dtype=torch.float64)
     if weights:
         tensors["weights"] = weights.state.cpu()
+    if best:
+        tensors |= {f"best.{name}": value.cpu() for name, value in best.state.items()}
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / CHECKPOINT, save({name: value.contiguous() for name, value in tensors.items()}))
 
@@ -226,6 +238,7 @@ def _restore(
     optimiser: torch.optim.Adam,
     random: torch.Generator,
     weights: Weights | None,
+    best: Best | None,
 ) -> int:
     """Continue from a checkpoint if there is one: the same numbers as if training had never stopped."""
     folder = context.checkpoint
@@ -244,6 +257,8 @@ def _restore(
         random.set_state(tensors["random"])
         if weights:
             weights.restore(tensors["weights"])
+        if best:
+            best.restore({k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")})
         context.curve[:] = [(int(at), loss) for at, loss in tensors["curve"].tolist()]
         return int(tensors["step"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):

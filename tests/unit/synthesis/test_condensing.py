@@ -99,6 +99,17 @@ def test_what_is_matched_is_the_whole_set_in_every_step(work: Path, monkeypatch:
     assert seen == {(7, 7)}
 
 
+def test_the_set_with_the_least_loss_is_kept_and_not_the_last(work: Path) -> None:
+    """Such a learning rate makes the last one a bad one."""
+    run = released(tiny.people(300), tiny.PEOPLE, "dp-merf", "run")
+    made = simulacra.condense(run, out="set", per_class=5, steps=40, learning_rate=3.0, device="cpu")
+    assert made.training is not None
+    least = min(loss for _, loss in made.training["curve"])
+    assert least < losses(made)[1]
+    again = simulacra.condense(made, out="again", per_class=5, steps=1, init="samples", device="cpu")
+    assert losses(again)[0] == pytest.approx(least, rel=1e-4)
+
+
 def test_the_same_seed_gives_the_same_set_and_another_another(trained: Path, work: Path) -> None:
     for name, seed in (("one", 3), ("two", 3), ("three", 4)):
         simulacra.condense(trained, out=name, per_class=3, steps=3, seed=seed, device="cpu")
