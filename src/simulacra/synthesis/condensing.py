@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.writers import check_new
-from simulacra.errors import CertificateError, OutputError, SettingError, SimulacraError, suggestion
+from simulacra.errors import CertificateError, OutputError, PlanError, SettingError, SimulacraError, suggestion
 from simulacra.generators import GeneratorOptions
 from simulacra.synthesis.run import Run
 from simulacra.synthesis.training import train
@@ -53,8 +53,13 @@ def _settings(
     run: Run, *, per_class: int | None, steps: int | None, learning_rate: float | None, init: str
 ) -> dict[str, Any]:
     """The method's settings that make it train a condensed set; refused where there is nothing to match."""
-    if not isinstance(getattr(run.method, "generator", None), GeneratorOptions):
-        raise SettingError(f"{run.method.name} trains no generator, so that no set can be trained in its place")
+    from simulacra.methods.base import ReleaseOnce
+
+    method = run.method
+    if not isinstance(method, ReleaseOnce) or not isinstance(getattr(method, "generator", None), GeneratorOptions):
+        raise PlanError(
+            f"{method.name} leaves no release that a set could be matched to; condense a run of dp-merf, say"
+        )
     if not (run.folder / "certificate.json").is_file():
         raise CertificateError(
             f'"{run.folder}" holds no finished release to condense; finish it first: simulacra release ... --resume'

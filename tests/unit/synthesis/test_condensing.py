@@ -23,7 +23,9 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-ntk": {"widths": "10"},
     "dp-hp": {"order": 3, "product_order": 1, "subsets": 5},
     "pairs": {},
+    "moments": {"radius": 1.0},
 }
+FOR_TABLES, FOR_IMAGES = ("dp-merf", "dp-ntk", "dp-hp", "pairs"), ("dp-merf", "dp-ntk", "dp-hp", "moments")
 QUICK = {"training.steps": 30, "training.batch": 64, "generator.hidden": "16", "training.learning_rate": 0.05}
 
 
@@ -64,7 +66,7 @@ def test_a_set_matches_the_release_and_keeps_its_certificate(init: str, trained:
     assert not (work / "set" / "scores.json").exists()
 
 
-@pytest.mark.parametrize("method", ["dp-merf", "dp-ntk", "dp-hp"])
+@pytest.mark.parametrize("method", FOR_IMAGES)
 def test_images_of_every_method_come_near_what_they_match(method: str, work: Path) -> None:
     run = released(tiny.pictures(200), tiny.PICTURES, method, "run")
     made = simulacra.condense(run, out="set", per_class=4, steps=150, learning_rate=0.05, device="cpu")
@@ -74,7 +76,7 @@ def test_images_of_every_method_come_near_what_they_match(method: str, work: Pat
     assert images[labels == 0].mean() + 60 < images[labels == 1].mean(), "light pictures are lighter than dark ones"
 
 
-@pytest.mark.parametrize("method", SMALL)
+@pytest.mark.parametrize("method", FOR_TABLES)
 def test_rows_of_every_method_come_near_what_they_match(method: str, work: Path) -> None:
     run = released(tiny.people(400), tiny.PEOPLE, method, "run")
     made = simulacra.condense(run, out="set", per_class=10, steps=150, learning_rate=0.05, device="cpu")
@@ -187,6 +189,17 @@ def test_what_cannot_be_is_refused_and_nothing_is_left(
 ) -> None:
     with pytest.raises(SettingError, match=says):
         simulacra.condense(trained, out="set", **words)
+    assert not (work / "set").exists()
+
+
+def test_a_method_without_a_release_to_match_says_so(trained: Path, work: Path) -> None:
+    class Looping:
+        name = "dp-gan"
+
+    run = Run.load(trained)
+    run.__dict__["method"] = Looping()
+    with pytest.raises(PlanError, match="dp-gan leaves no release"):
+        simulacra.condense(run, out="set")
     assert not (work / "set").exists()
 
 
