@@ -132,9 +132,7 @@ def condense(run: str, settings: tuple[str, ...], as_json: bool, **arguments: An
 
     with progress(as_json) as watcher:
         made = make(run, settings=parse_assignments(settings), watcher=watcher, **arguments)
-    _announce(
-        made, as_json, f"next: simulacra sample {made.folder} --out {'set.npz' if made.schema.image else 'set.csv'}"
-    )
+    _announce(made, as_json, _sample_hint(made))
 
 
 @click.command()
@@ -181,7 +179,8 @@ def _settings(method: str, preset: str | None, assignments: tuple[str, ...]) -> 
 
 def _sample_hint(run: Any) -> str:
     kind = "npz" if run.schema.image else "csv"
-    return f"next: simulacra sample {run.folder} -n 1000 --out samples.{kind}"
+    rows = "" if run.sampler.size else "-n 1000 "
+    return f"next: simulacra sample {run.folder} {rows}--out samples.{kind}"
 
 
 def _announce(run: Any, as_json: bool, hint: str) -> None:

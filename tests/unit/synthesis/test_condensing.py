@@ -266,3 +266,22 @@ def test_the_command_line_makes_verifies_and_samples_a_set(trained: Path, cli: t
     refused = cli("condense", "run", "--per-class", "0", "--out", "other")
     assert refused.code == 2
     assert len(refused.lines) == 1
+
+
+def test_fit_makes_a_set_from_the_start(table: Path, cli: tiny.Cli) -> None:
+    words = ("--schema", "schema.toml", "--epsilon", "5", "--set", "generator.kind=condensed")
+    finished = cli("fit", "people.csv", *words, *tiny.QUICK, "--set", "generator.per_class=3", "--out", "set")
+    assert finished.code == 0, finished.err
+    assert "simulacra sample set --out samples.csv" in finished.out
+    assert cli("sample", "set", "--out", "set.csv", "--json").json["rows"] == 6
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="captured CUDA graphs exist on a GPU only; run there")
+@pytest.mark.parametrize("data", ["rows", "images"])
+def test_a_gpu_makes_much_the_same_set(data: str, work: Path) -> None:
+    source, schema = (tiny.people(300), tiny.PEOPLE) if data == "rows" else (tiny.pictures(), tiny.PICTURES)
+    run = released(source, schema, "dp-merf", "run")
+    first, last = losses(simulacra.condense(run, out="cpu", per_class=5, steps=100, device="cpu"))
+    other_first, other_last = losses(simulacra.condense(run, out="gpu", per_class=5, steps=100, device="cuda"))
+    assert other_first == pytest.approx(first, rel=0.01)
+    assert other_last == pytest.approx(last, rel=0.5)
