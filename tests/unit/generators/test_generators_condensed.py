@@ -155,6 +155,11 @@ def test_it_can_begin_with_the_records_of_another_sampler(schema: Schema) -> Non
     assert distinct(ours) == len(generator)
 
 
+def test_it_does_not_begin_with_records_that_come_twice() -> None:
+    with pytest.raises(SettingError, match=r"of 12 records.*15 different ones.*begin with noise"):
+        begin_with_samples(made(COLOUR, 5), sampler(COLOUR, 4), seed=0)
+
+
 def test_it_does_not_begin_with_records_of_another_schema() -> None:
     with pytest.raises(SettingError, match="other records"):
         begin_with_samples(made(PICTURES), sampler(COLOUR), seed=0)
