@@ -26,6 +26,7 @@ for command in (
     ask.release,
     ask.train,
     ask.fit,
+    ask.condense,
     ask.sample,
     judge.evaluate,
     judge.report,

@@ -1,4 +1,4 @@
-"""plan, release, train, fit, sample: from data to synthetic data."""
+"""plan, release, train, fit, condense, sample: from data to synthetic data."""
 
 from __future__ import annotations
 
@@ -115,21 +115,46 @@ def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path())
-@click.option("-n", "--rows", "rows", type=int, default=1000, show_default=True, help="How many.")
+@click.option("--per-class", type=int, help="Records of each class [default: 50].")
+@click.option("--steps", type=int, help="Training steps [default: the method's].")
+@click.option("--learning-rate", type=float, help="Of Adam, on pixels in [-1, 1] or on logits [default: the method's].")
+@click.option(
+    "--init",
+    type=click.Choice(["auto", "noise", "grey", "samples"]),
+    default="auto",
+    show_default=True,
+    help="What the records begin as; auto is samples of RUN if it was trained, else noise.",
+)
+@flags("out", "seed", "device", "set", "json")
+def condense(run: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Train a few records of each class to match the releases in RUN. Free of privacy cost; writes a new run."""
+    from simulacra.synthesis.condensing import condense as make
+
+    with progress(as_json) as watcher:
+        made = make(run, settings=parse_assignments(settings), watcher=watcher, **arguments)
+    _announce(made, as_json, _sample_hint(made))
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("-n", "--rows", "rows", type=int, help="How many [default: 1000; all of a condensed set].")
 @click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
 @click.option("--seed", type=SEED, help="Repeat a draw; every draw is fresh without it.")
 @flags("out", "json")
-def sample(run: str, rows: int, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
+def sample(run: str, rows: int | None, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
     """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
     from simulacra.data.writers import write_samples
     from simulacra.synthesis.run import Run
 
-    opened = Run.load(run)
-    write_samples(opened.encoded(rows, labels=classes or None, seed=seed), out, opened.schema)
+    opened, labels = Run.load(run), classes or None
+    number, repeated = opened.rows(rows, labels), opened.repeats(rows, labels)
+    write_samples(opened.encoded(number, labels=labels, seed=seed), out, opened.schema)
     if as_json:
-        emit({"rows": rows, "out": out})
-    else:
-        say(f"{rows} synthetic records in {out}")
+        emit({"rows": number, "repeated": repeated, "out": out})
+        return
+    say(f"{number} synthetic records in {out}")
+    if repeated:
+        say(f"The set holds {opened.sampler.size} records: some of these are the same one, drawn with replacement.")
 
 
 def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -154,7 +179,8 @@ def _settings(method: str, preset: str | None, assignments: tuple[str, ...]) -> 
 
 def _sample_hint(run: Any) -> str:
     kind = "npz" if run.schema.image else "csv"
-    return f"next: simulacra sample {run.folder} -n 1000 --out samples.{kind}"
+    rows = "" if run.sampler.size else "-n 1000 "
+    return f"next: simulacra sample {run.folder} {rows}--out samples.{kind}"
 
 
 def _announce(run: Any, as_json: bool, hint: str) -> None:

@@ -42,7 +42,7 @@ class AllPairs(ReleaseOnce):
 
     column_noise: float = 3.0
     """Noise multiplier of single columns, relative to that of the cross tables."""
-    label_share: float = 0.3
+    label_share: float = 0.5
     """Of the squared norm of a record's cross tables, what those with the label have."""
     fitting: MarkovFitting = field(default_factory=MarkovFitting)
     """Of the random field, which is the kind of generator that is used unless another is asked for."""
@@ -109,7 +109,7 @@ def _target(
     sizes = looks.layout.sizes
     ends = torch.tensor(sizes).cumsum(dim=0).tolist()
     places = [slice(end - size, end) for size, end in zip(sizes, ends, strict=True)]
-    pairs = torch.zeros(ends[-1], ends[-1], dtype=torch.float64)
+    pairs = torch.zeros(ends[-1], ends[-1])
     variance = torch.ones_like(pairs)
     for (i, j), table in tables.items():
         pairs[places[i], places[j]] = table / rows
