@@ -69,10 +69,11 @@ class Run:
 
     @property
     def releases(self) -> dict[str, Release]:
-        """Everything that left the boundary, by step."""
+        """Everything that was asked once and left the boundary, by step; draws of training loops are not kept."""
         from simulacra.privacy.release import Release
 
-        return {s["name"]: Release.load(self.folder / "releases", s["name"]) for s in self.certificate["steps"]}
+        once = [step["name"] for step in self.certificate["steps"] if step["count"] == 1 and step["sample_rate"] == 1]
+        return {name: Release.load(self.folder / "releases", name) for name in once}
 
     @cached_property
     def sampler(self) -> Sampler:
