@@ -149,21 +149,24 @@ def resume(data: str, run: str, ledger: str | None, device: str, as_json: bool) 
 
 @click.command()
 @click.argument("run", type=click.Path())
-@click.option("-n", "--rows", "rows", type=int, default=1000, show_default=True, help="How many.")
+@click.option("-n", "--rows", "rows", type=int, help="How many [default: 1000; all of a condensed set].")
 @click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
 @click.option("--seed", type=SEED, help="Repeat a draw; every draw is fresh without it.")
 @flags("out", "json")
-def sample(run: str, rows: int, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
+def sample(run: str, rows: int | None, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
     """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
     from simulacra.data.writers import write_samples
     from simulacra.synthesis.run import Run
 
-    opened = Run.load(run)
-    write_samples(opened.encoded(rows, labels=classes or None, seed=seed), out, opened.schema)
+    opened, labels = Run.load(run), classes or None
+    number, repeated = opened.rows(rows, labels), opened.repeats(rows, labels)
+    write_samples(opened.encoded(number, labels=labels, seed=seed), out, opened.schema)
     if as_json:
-        emit({"rows": rows, "out": out})
-    else:
-        say(f"{rows} synthetic records in {out}")
+        emit({"rows": number, "repeated": repeated, "out": out})
+        return
+    say(f"{number} synthetic records in {out}")
+    if repeated:
+        say(f"The set holds {opened.sampler.size} records: some of these are the same one, drawn with replacement.")
 
 
 def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
