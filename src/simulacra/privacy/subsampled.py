@@ -9,8 +9,10 @@ The conventions (design: an event's multiplier is std / norm bound when sampled,
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -41,12 +43,14 @@ def pld_delta(events: Sequence[Event], epsilon: float) -> float:
 
 def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
     """Epsilon by Renyi divergence with the improved conversion: looser, as papers report it."""
-    return float(_rdp(events).get_epsilon(delta))
+    with _quietly():
+        return float(_rdp(events).get_epsilon(delta))
 
 
 def rdp_delta(events: Sequence[Event], epsilon: float) -> float:
     """Delta by Renyi divergence."""
-    return float(_rdp(events).get_delta(epsilon))
+    with _quietly():
+        return float(_rdp(events).get_delta(epsilon))
 
 
 def rdp_curve(event: Event, orders: Sequence[float]) -> list[float]:
@@ -145,6 +149,18 @@ def _compose(accountant: Any, event: Event) -> None:
         )
     else:
         accountant.compose(dp_accounting.GaussianDpEvent(multiplier), event.count)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """dp-accounting logs each Renyi order that it leaves out; fewer orders only make the figure looser."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _relation(event: Event) -> Any:
