@@ -95,6 +95,20 @@ def test_tables_and_yardsticks_and_rows_without_privacy_run_too(call: Call) -> N
     )
 
 
+def test_a_row_of_a_condensed_set_is_scored_on_the_set_itself(call: Call) -> None:
+    name = f"{DIGITS}+set"
+    finished = call("run", name)
+    assert finished.code == 0, finished.out
+    found = result(name)
+    assert set(found["scorings"]) == {"convnet-condensed"}
+    assert found["scorings"]["convnet-condensed"]["details"] == {"rows": 30}
+    (draw,) = found["draws"].values()
+    assert draw["settings"]["generator"]["kind"] == "condensed"
+    assert draw["settings"]["generator"]["init"] == "samples"
+    assert draw["samples"]["rows"] == 30
+    assert "complete" in call("list", name).out
+
+
 def test_results_name_no_machine_and_no_folder(call: Call, work: Path) -> None:
     import socket
 

@@ -18,6 +18,7 @@ FAMILIES = [
     Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0, 1), settings=QUICK, seeded=("feature_seed",)),
     Family(method="dp-merf", data=("adult",), epsilons=(1,), seeds=(0,), settings=QUICK),
     Family(method="dp-merf", data=("digits",), seeds=(0,), settings=QUICK, variant="free"),
+    Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0,), settings=QUICK, variant="set", condensed=3),
 ]
 
 
@@ -48,6 +49,9 @@ def two_classifiers(material: Material) -> Scores:
 SCORINGS = {
     "lr-mlp-6000": Scoring(name="lr-mlp-6000", words="nearest mean", fits=grey, compute=nearest_mean),
     "fid-dp-gan": Scoring(name="fid-dp-gan", words="brightness", fits=pictures, compute=brightness),
+    "convnet-condensed": Scoring(
+        name="convnet-condensed", words="nearest mean", fits=grey, compute=nearest_mean, condensed=True
+    ),
     "tables": Scoring(name="tables", words="two", fits=lambda schema: schema.image is None, compute=two_classifiers),
 }
 

@@ -20,6 +20,9 @@ from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 SMALLEST_SHARE = 1e-6
+NOTHING_TO_BEGIN_WITH = (
+    "generator.init=samples begins with the sampler of a run that was trained before; train one first, or use noise"
+)
 
 Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 """What a method gets instead of data: questions in, releases out."""
@@ -30,6 +33,7 @@ class Context:
     """Where and how training runs; nothing here changes what is promised.
 
     `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses.
+    `samples` opens the sampler that a condensed set begins with.
     """
 
     seed: int = 0
@@ -38,6 +42,13 @@ class Context:
     on_step: Callable[[int, int, float], None] | None = None
     curve: list[tuple[int, float]] = field(default_factory=list)
     stopped_early: bool = False
+    samples: Callable[[], Sampler] | None = None
+
+    def beginning(self) -> Sampler:
+        """The sampler to begin with, if there is one."""
+        if self.samples is None:
+            raise SettingError(NOTHING_TO_BEGIN_WITH)
+        return self.samples()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,6 +100,8 @@ class ReleaseOnce(Method):
     def plan(self, schema: Schema) -> Sequence[Step]:
         options = getattr(self, "generator", None)
         if isinstance(options, GeneratorOptions):
+            if options.condensed and options.init == "samples":
+                raise SettingError(NOTHING_TO_BEGIN_WITH)
             try_out(schema, options)  # a generator that does not fit must be refused before anything is spent
         shares = self.noise_shares()
         return [
