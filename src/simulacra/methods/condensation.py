@@ -19,7 +19,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
@@ -114,6 +113,3 @@ def fresh_set(schema: Schema, options: GeneratorOptions, seed: int) -> Condensed
         held = build(schema, options)
     assert isinstance(held, Condensed)
     return held
-
-
-Init = Literal["noise", "grey"]
