@@ -455,3 +455,31 @@ def test_a_prepared_run_is_trained_with_torch_numpy_and_safetensors_alone(
     assert finished.stdout.split()[-2:] == ["40", "10"]
     assert not Path("people.ledger").exists()
     assert simulacra.verify("run").ok
+
+
+KILLED = """
+import os, signal, sys
+
+sys.path.insert(0, {tests!r})
+import looped, simulacra, tiny
+
+looped.AT_TURN.append(lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == {turn} else None)
+with looped.known():
+    simulacra.fit(
+        tiny.people(), schema=tiny.schema(tiny.PEOPLE), method="looped-means", epsilon=5.0, delta=1e-5,
+        adjacency="add-remove", ledger="people.ledger", out="run", device="cpu", settings={{"rounds": 300}},
+    )
+"""
+
+
+def test_kill_9_in_the_middle_of_a_block_costs_that_block(work: Path, draws: Draws) -> None:
+    """For real: another process, and nothing that could clean up after it. Blocks are three draws long."""
+    program = KILLED.format(tests=str(Path(looped.__file__).parent), turn=100)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=work)
+    assert finished.returncode == -signal.SIGKILL, finished.stderr
+    assert reserved() == 102
+    simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
+    assert reserved() == 300
+    assert LoopedMeans.last.draws == 99 + 198
+    assert draws.made == 198
+    assert simulacra.verify("run").ok
