@@ -25,10 +25,13 @@ from simulacra.privacy.query import Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
-BATCH_STEP = 64
+BATCH_STEP = 16
 """Batches of records have a multiple of this many rows."""
 MOST_ROWS = 1024
 """And at most this many, for the memory of what the network holds."""
+
+TRIED = 12
+"""Rounds whose network and augmentation are tried out on a device before anything is drawn."""
 
 
 class Condensing:
@@ -127,7 +130,11 @@ class NDPDC(Condensation):
         learned = Condensing(fresh_set(schema, options, context.seed), context.device)
         extractor = self._extractor(schema, context.device)
         expected = self.expected(schema, releases)
-        feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=_rows(expected))
+        feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=batch_rows(expected))
+        if schema.image is not None and torch.device(context.device).type != "cpu":  # where tests have shown it
+            for number in range(TRIED):
+                extractor.draw_anew(context.seed, number)
+                feature_map.require_same_everywhere(context.device)
         weights = expected.to(context.device, torch.float32).unsqueeze(1)
         shown = max(1, drawing.total // 200)
         for number in drawing.turns(learned):
@@ -153,10 +160,10 @@ class NDPDC(Condensation):
         return ConvolutionalExtractor(schema.image, schema.classes, operations=chosen, depth=self.depth, device=device)
 
 
-def _rows(expected: torch.Tensor) -> int:
+def batch_rows(expected: torch.Tensor) -> int:
     """A batch shape that a sample seldom overflows, from noisy counts; a larger sample takes more batches."""
     mean = float(expected.sum())
-    return int(min(MOST_ROWS, BATCH_STEP * math.ceil((mean + 4 * math.sqrt(mean)) / BATCH_STEP)))
+    return int(min(MOST_ROWS, BATCH_STEP * math.ceil((mean + 3 * math.sqrt(mean)) / BATCH_STEP)))
 
 
 def _show(context: Context, number: int, total: int, loss: float) -> None:
