@@ -331,6 +331,28 @@ def test_a_prepared_run_that_crashes_draws_no_more_than_was_paid_for(draws: Draw
     assert again.verify().ok
 
 
+@pytest.mark.parametrize("again", ["fit", "resume"])
+def test_a_finished_run_stays_as_it_is(again: str, draws: Draws) -> None:
+    """Its draws are used up and its checkpoint is gone: learning once more would begin with nothing."""
+    run = fit()
+    sampler, training = (run.folder / name for name in ("sampler.safetensors", "training.json"))
+    before = sampler.read_bytes(), training.stat().st_mtime_ns
+    if again == "fit":
+        fit(resume=True)
+    else:
+        simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
+    assert (sampler.read_bytes(), training.stat().st_mtime_ns) == before
+    assert draws.made == 40
+
+
+def test_draws_that_are_used_up_and_forgotten_are_one_clear_line() -> None:
+    with mock.patch("simulacra.generators.sampler.Sampler.save", side_effect=Killed), pytest.raises(Killed):
+        fit()
+    shutil.rmtree("run/checkpoint")
+    with pytest.raises(PlanError, match="begin a new run"):
+        fit(resume=True)
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_preparing_that_crashes_pays_once(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = Ledger.reserve
