@@ -122,7 +122,7 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
-    from benchmarks import speed_networks
+    from benchmarks import speed_condensation, speed_networks
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
@@ -131,6 +131,7 @@ def main(names: list[str]) -> None:
         "tangent": speed_networks.tangent,
         "inception": speed_networks.inception,
         "upsampling": speed_networks.upsampling,
+        "condensation": speed_condensation.condensation,
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or known:

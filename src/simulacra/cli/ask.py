@@ -1,4 +1,4 @@
-"""plan, release, train, fit, condense, sample: from data to synthetic data."""
+"""plan, release, train, fit, prepare, resume, condense, sample: from data to synthetic data."""
 
 from __future__ import annotations
 
@@ -105,12 +105,46 @@ def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: 
 @flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed", "device")
 @flags("set", "not-private", "resume", "json")
 def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
-    """Release, then train."""
+    """Release, then train; both at once for methods that draw while they learn."""
     from simulacra.synthesis.training import fit as make
 
     with progress(as_json) as watcher:
         run = make(**_release_arguments(arguments), seed=seed, device=device, watcher=watcher)
     _announce(run, as_json, _sample_hint(run))
+
+
+@click.command()
+@data_argument
+@flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed")
+@flags("set", "not-private", "resume", "json")
+def prepare(as_json: bool, seed: int, **arguments: Any) -> None:
+    """Pay for a training loop that will run on another machine. Spends the whole budget at once."""
+    from simulacra.synthesis.looping import prepare as make
+
+    with progress(as_json) as watcher:
+        run = make(**_release_arguments(arguments), seed=seed, watcher=watcher)
+    _announce(run, as_json, f"next, there, and in one copy only: simulacra resume DATA {run.folder}")
+
+
+@click.command()
+@data_argument
+@click.argument("run", type=click.Path())
+@flags("ledger", "device", "json")
+def resume(data: str, run: str, ledger: str | None, device: str, as_json: bool) -> None:
+    """Go on with a training loop that was prepared or interrupted, with the settings it began with."""
+    from simulacra.synthesis.looping import resume as make
+    from simulacra.synthesis.run import Run
+
+    schema = str(Run.load(run).folder / "schema.toml")
+    with progress(as_json) as watcher:
+        trained = make(
+            data_and_schema(data, schema)[0],
+            run,
+            ledger=ledger_name(data, ledger),
+            device=device,
+            watcher=watcher,
+        )
+    _announce(trained, as_json, _sample_hint(trained))
 
 
 @click.command()
@@ -201,5 +235,6 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
     say(f"Run {run.folder}: {promise(certificate['epsilon'], certificate['delta'], certificate['adjacency'])}")
     if training and training["stopped_early"]:
         say("Training was stopped early; the sampler is usable as it is.")
-        say(f"To go on with it: simulacra train {run.folder} --seed {training['seed']} (and the same --set, if any)")
+        again = f"resume DATA {run.folder}" if "rounds" in training else f"train {run.folder} --seed {training['seed']}"
+        say(f"To go on with it: simulacra {again} (and the same --set, if any)")
     say(f"Spent in ledger {certificate['ledger']}; {hint}")

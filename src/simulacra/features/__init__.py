@@ -12,18 +12,38 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     """Every map, small, as (name, map, inputs, classes): what the conformance tests run on. Add yours here."""
     from dataclasses import replace
 
+    import torch
+
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
+    from simulacra.features.embedding import ClippedEmbedding
+    from simulacra.features.extractors import ConvolutionalExtractor, LinearExtractor
     from simulacra.features.fourier import RandomFourier
     from simulacra.features.hermite_blocks import Blocks, blocks_for
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
+    from simulacra.features.itself import Itself, WithLabel
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.points import OneHotPoints, PixelPoints
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
+    from simulacra.networks.convnet import ConvNet
     from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
+
+    class Narrow(ConvNet):
+        WIDTH = 3
+
+    class Precise(ClippedEmbedding):
+        dtype = torch.float64  # single precision is compared bit by bit in the map's own tests
+
+    def looked_at(operation: str) -> FeatureMap:
+        extractor = ConvolutionalExtractor(
+            ImageShape(height=5, width=4, channels=1), 3, operations=[operation], network=Narrow
+        )
+        extractor.draw_anew(7, 1)
+        extractor.network.double()
+        return Precise(extractor, 3, clip=1.0, rows=64)
 
     table = Schema(
         columns=(
@@ -44,6 +64,9 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
 
     moments = Moments(12, norm=1.2, count_weight=0.2, mean_weight=0.4)
     picture = Schema(image=ImageShape(height=3, width=4))
+    labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
+    projected = LinearExtractor(table, width=5)
+    projected.draw_anew(6, 0)
     small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
     return (
         ("class-count", ClassCount(3), 4, 3),
@@ -71,4 +94,11 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("pairs-of-one-column", Pairs(Schema(columns=table.columns[:1])), 2, 1),
         ("moments-pixels", moments, 12, 1),
         ("moments-per-class", PerClass(moments, 3), 12, 3),
+        ("itself-pixels", PerClass(Itself(picture), 3), 12, 3),
+        ("itself-table", PerClass(Itself(table), 2), table.inputs, 2),
+        ("itself-and-label-pixels", WithLabel(labelled), 12, 3),
+        ("itself-and-label-table", WithLabel(table), table.inputs, 2),
+        ("embedding-table", Precise(projected, 2, clip=1.0, rows=32), table.inputs, 2),
+        ("embedding-table-unclipped", Precise(projected, 2, clip=None, rows=32), table.inputs, 2),
+        *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),
     )

@@ -148,7 +148,7 @@ def match(
     try:
         one_step = replayable(learn, generator, optimiser, device)
         for step in range(start, training.steps):
-            rate = training.learning_rate * _cosine(step / training.steps, training.final_rate)
+            rate = training.learning_rate * cosine(step / training.steps, training.final_rate)
             for group in optimiser.param_groups:
                 group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
             noise.normal_(generator=random)
@@ -205,7 +205,8 @@ def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.devic
     return torch.optim.Adam(parameters, lr=torch.tensor(rate, device=device), capturable=True, fused=True)
 
 
-def _cosine(progress: float, final: float) -> float:
+def cosine(progress: float, final: float) -> float:
+    """From 1 along a half cosine to `final`."""
     return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
 
 
