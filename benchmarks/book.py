@@ -110,6 +110,8 @@ def bundle(
         if not place.released(row):
             _say(f"{row.name}: release begins")
             place.release(row)
+        if row.rival:
+            raise click.ClickException(f"{row.name} is scored where it was fitted; leave it out of the bundle")
         if not row.real:
             place.run(row)
     files = bundles.contents(place, book, rows, scorings)

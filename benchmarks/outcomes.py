@@ -3,7 +3,8 @@
     {"row": ..., "draws": {DIGEST: release, training and samples}, "scorings": {NAME: scores, hardware, commit, ...}}
 
 A draw is one release, one training and one set of samples. Each scoring names the draw it measured, so scorings that
-were made on different machines, or after a new release, cannot be taken for one another.
+were made on different machines, or after a new release, cannot be taken for one another. A rival that was stopped at
+its limit has "unfinished" with the reason instead.
 """
 
 from __future__ import annotations
@@ -88,7 +89,8 @@ def collect(place: Path, folder: Path) -> list[str]:
     for result in read_all(place):
         name = result["row"]["name"]
         path = folder / f"{name}.json"
-        old = _read(path) if path.exists() else {**result, "draws": {}, "scorings": {}}
+        nothing = {"format": result["format"], "row": result["row"], "draws": {}, "scorings": {}}
+        old = _read(path) if path.exists() else nothing
         if not _is_result(old) or not same_row(old["row"], result["row"]):
             raise click.ClickException(f"{name} has other settings here than in what came back; move one of them away")
         merged, changed = merge(old, result)
@@ -110,7 +112,9 @@ def merge(old: Result, new: Result) -> tuple[Result, list[str]]:
         else:
             continue
         scorings[name] = scoring
-    return {**old, "draws": {**old["draws"], **new["draws"]}, "scorings": scorings}, changed
+    if "unfinished" in new and "unfinished" not in old:
+        changed.append("did not finish")
+    return {**old, **new, "draws": {**old["draws"], **new["draws"]}, "scorings": scorings}, changed
 
 
 def _read(path: Path) -> Any:

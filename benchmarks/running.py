@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from benchmarks import hardware, outcomes
+from benchmarks import hardware, outcomes, rivals
 from benchmarks.material import Material, Real
 from benchmarks.outcomes import Result
 from benchmarks.rows import Row
@@ -64,10 +64,11 @@ class Runner:
 
     def _run(self, row: Row) -> None:
         real = self._real.setdefault((row.data, row.labelled), Real(name=row.data, schema=row.schema))
-        known = outcomes.load(self.folder, row)["scorings"]
+        before = outcomes.load(self.folder, row)
+        known = before["scorings"]
         wanted = [scoring for scoring in self.scorings if scoring.suits(row)]
         missing = [scoring for scoring in wanted if self.again or scoring.name not in known]
-        if not missing:
+        if not missing or ("unfinished" in before and not self.again):
             self.say(f"{row.name}: nothing left to do")
             return
         work = self.work
@@ -148,6 +149,9 @@ class Runner:
         """Whether it went well; if not, whatever it was, the others go on and the exit code tells."""
         try:
             do()
+        except rivals.DidNotFinishError as error:
+            outcomes.save(self.folder, {**outcomes.load(self.folder, row), "unfinished": error.message})
+            self.say(f"{row.name}: did not finish: {error.message}")
         except click.ClickException as error:
             self._fail(row, name, error.message)
         except SimulacraError as error:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import numpy as np
 
+from benchmarks import rivals
 from benchmarks.hardware import hardware
 from benchmarks.material import Real, Records, digest
 from benchmarks.outcomes import dump
@@ -53,7 +54,9 @@ class Workplace:
     def released(self, row: Row) -> bool:
         """Whether the answers are there and certified."""
         run = self.place(row) / "run"
-        return row.real or ((run / "certificate.json").exists() and (not _draws(row) or (run / "permit.json").exists()))
+        if row.real or row.rival:
+            return True
+        return (run / "certificate.json").exists() and (not _draws(row) or (run / "permit.json").exists())
 
     def trained(self, row: Row) -> bool:
         """Whether there is a finished sampler."""
@@ -99,6 +102,19 @@ class Workplace:
 
         started = time.perf_counter()
         (self.place(row) / "samples.json").unlink(missing_ok=True)  # samples of an earlier training are not this one's
+        if row.rival:
+            assert row.epsilon is not None
+            done = rivals.fit(
+                row.data,
+                row.method,
+                epsilon=row.epsilon,
+                delta=row.delta,
+                seed=row.seed,
+                most_rows=MOST_TABLE_ROWS,
+                folder=self.place(row),
+            )
+            _write(self.place(row) / "trained.json", done)
+            return
         if _draws(row):
             records = datasets.load(row.data, "train").data
             run = resume(records, self.run(row), device=device, watcher=_Steps(progress))
@@ -113,14 +129,17 @@ class Workplace:
 
     def sample(self, row: Row, real: Real, device: str) -> None:
         """Draw the samples that every scoring of this row reads: labels from the noisy class shares, a fixed seed."""
-        run = self.run(row)
-        rows = run.sampler.size
-        if rows is None:
-            rows = IMAGES if real.schema.image is not None else min(len(real.train), MOST_TABLE_ROWS)
-        seed = SAMPLE_SEED + row.seed
-        run.sampler.generator.to(device)
-        drawn: Records = run.sample(rows, seed=seed)
-        place = self.place(row)
+        place, seed = self.place(row), SAMPLE_SEED + row.seed
+        drawn: Records
+        if row.rival:
+            drawn = rivals.drawn_rows(row.data, place, seed)
+            rows = len(drawn)
+        else:
+            run = self.run(row)
+            images = real.schema.image is not None
+            rows = run.sampler.size or (IMAGES if images else min(len(real.train), MOST_TABLE_ROWS))
+            run.sampler.generator.to(device)
+            drawn = run.sample(rows, seed=seed)
         if isinstance(drawn, tuple):
             np.savez(place / "samples.npz", images=drawn[0], labels=drawn[1])
         else:
@@ -143,11 +162,14 @@ class Workplace:
         """All that a result says about where its samples came from."""
         if row.real:
             return {"samples": {"rows": _count(samples), "sha256": digest(samples)}}
+        done = json.loads((self.place(row) / "trained.json").read_bytes())
+        drawn = json.loads((self.place(row) / "samples.json").read_bytes())
+        if row.rival:
+            return {"training": done, "samples": drawn}
         run = self.run(row)
         certificate, training = run.certificate, run.training
         assert training is not None
         budget = {name: certificate[name] for name in ("epsilon", "delta", "adjacency", "private")}
-        done = json.loads((self.place(row) / "trained.json").read_bytes())
         return {
             "release": {"run": run.facts["run"], "budget": budget, "files": certificate["files"]},
             "settings": training["settings"],
@@ -157,7 +179,7 @@ class Workplace:
                 "steps": max((step for step, _ in training["curve"]), default=0),
                 **done,
             },
-            "samples": json.loads((self.place(row) / "samples.json").read_bytes()),
+            "samples": drawn,
         }
 
 

@@ -77,6 +77,7 @@ class Line:
     source: str = ""
     figures: dict[Column, list[float]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    unfinished: bool = False
 
     @property
     def order(self) -> tuple[Any, ...]:
@@ -91,7 +92,7 @@ def lines(results: Iterable[Result]) -> list[Line]:
     groups: dict[tuple[Any, ...], list[Result]] = defaultdict(list)
     for result in results:
         row = result["row"]
-        if result["scorings"]:
+        if result["scorings"] or "unfinished" in result:
             groups[(row["data"], row["method"], row["epsilon"], row["variant"], row["adjacency"])].append(result)
     ours = [_gather(key, group) for key, group in groups.items()]
     papers = [
@@ -166,6 +167,7 @@ def _gather(key: tuple[Any, ...], group: Sequence[Result]) -> Line:
         adjacency=adjacency,
         figures=figures,
         seeds=tuple(result["row"]["seed"] for result in group),
+        unfinished=all("unfinished" in result for result in group),
     )
 
 
@@ -183,7 +185,7 @@ def _title(line: Line) -> str:
     marks = [line.variant] if line.variant else []
     if line.source:
         return f"{line.method}{f' ({line.variant})' if marks else ''}, {line.source} paper"
-    if line.adjacency not in ("", "replace-one") and line.method != REAL:
+    if line.adjacency not in ("", "replace-one", line.variant) and line.method != REAL:
         marks.append(line.adjacency)
     return f"**{line.method}**" + (f" ({', '.join(marks)})" if marks else "")
 
@@ -191,7 +193,7 @@ def _title(line: Line) -> str:
 def _cell(line: Line, column: Column) -> str:
     values = line.figures.get(column)
     if not values:
-        return NONE
+        return "did not finish" if line.unfinished else NONE
     digits = 1 if column[1] == "fid" else 3
     spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
     # A scoring that is still missing for some seeds says so.
