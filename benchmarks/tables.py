@@ -23,9 +23,13 @@ COLUMNS: dict[Column, str] = {
     published.RESNET9: "ResNet-9",
     published.FID: "FID, test",
     ("fid-dp-mepf", "fid"): "FID, train",
-    published.AUROC: "AUROC",
-    published.AUPRC: "AUPRC",
+    ("tables", "auroc_mean"): "AUROC",
+    ("tables", "auprc_mean"): "AUPRC",
     ("tables", "f1_mean"): "F1",
+    ("tables", "tvd_2way_mean"): "2-way TVD",
+    published.AUROC: "AUROC, as published",
+    published.AUPRC: "AUPRC, as published",
+    published.F1: "F1, as published",
     ("convnet-condensed", "convnet_accuracy"): "ConvNet",
     ("networks-condensed", "mlp128_accuracy"): "MLP",
     ("networks-condensed", "lenet_accuracy"): "LeNet",
@@ -45,7 +49,8 @@ place of synthetic ones.
 
 A figure of ours is the mean over seeds, with the standard deviation over seeds after the sign ±. Each seed has its own
 release with fresh exact noise, its own random features, training and samples. Budgets are (epsilon, delta = 1e-5) under
-replace-one unless a line says otherwise. FID is better when lower, everything else when higher.
+replace-one unless a line says otherwise. FID and 2-way TVD (the mean
+total variation distance of all pairs of columns) are better when lower, everything else when higher.
 
 Papers measure in different ways, which moves figures by points. Each column is one protocol:
 

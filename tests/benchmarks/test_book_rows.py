@@ -72,7 +72,7 @@ def test_every_registered_row_is_of_a_known_data_set_and_method() -> None:
     [
         ("mnist", ["lr-mlp-60000", "lr-mlp-6000", "cnn", "fid-dp-gan", "fid-dp-mepf"]),
         ("cifar10", ["resnet9", "fid-dp-gan", "fid-dp-mepf"]),
-        ("adult", ["tables"]),
+        ("adult", ["tables", "tables-as-published"]),
     ],
 )
 def test_scorings_follow_from_the_schema(data: str, expected: list[str]) -> None:
@@ -205,3 +205,21 @@ def test_every_row_finds_its_own_results_again(name: str, tmp_path: Path) -> Non
 def test_details_keep_what_fid_was_computed_from() -> None:
     details = {"fidelity": {"synthetic_images": 50_000, "long": list(range(99))}, "columns": {"a": {"tvd": 0.1}}}
     assert trim(details) == {"fidelity": {"synthetic_images": 50_000}}
+
+
+def test_the_published_protocol_keeps_a_part_of_the_largest_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
+
+    def watch(samples: Any, test: Any, schema: Any, *, hard: bool, **_: Any) -> Scores:
+        seen.extend([samples, test])
+        assert hard
+        return Scores(scores={"auroc_mean": 0.5})
+
+    monkeypatch.setattr("simulacra.evaluate.downstream.train_and_test", watch)
+    real = Real(name="adult", schema=datasets.schema("adult"))
+    SCORINGS["tables-as-published"].compute(Material(samples=real.test, real=real, seed=1))
+    before = real.test["income"].value_counts()
+    for frame in seen:
+        after = frame["income"].value_counts()
+        assert after.min() == before.min()
+        assert 0.38 < after.max() / before.max() < 0.42

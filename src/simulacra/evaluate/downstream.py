@@ -38,6 +38,7 @@ class _Task:
     test_labels: NDArray[np.int64]
     present: NDArray[np.int64]
     classes: int
+    hard: bool
 
     @property
     def binary(self) -> bool:
@@ -52,9 +53,12 @@ def train_and_test(
     seed: int = 0,
     train_rows: int | None = None,
     classifiers: Iterable[str] | None = None,
+    hard: bool = False,
     progress: Progress | None = None,
 ) -> Scores:
     """Fit each classifier on `synthetic` and score it on `real`.
+
+    `hard` ranks test rows by the predicted class alone, as the papers did; it is there to be compared with them.
 
     With two classes: `auroc_mean`, `auprc_mean` (the mean over classifiers), `auroc_best` and `auprc_best`; the second
     value of the label is the positive one. With more: `f1_mean`, `f1_best` (weighted F1), `auroc_mean` and `auroc_best`
@@ -64,7 +68,7 @@ def train_and_test(
     check_frame(real, schema, what="real table")
     chosen = choose(classifiers)
     notes: list[str] = []
-    task = _task(synthetic, real, schema, seed, train_rows, notes)
+    task = _task(synthetic, real, schema, seed, train_rows, hard, notes)
     rows: list[dict[str, Any]] = []
     for number, classifier in enumerate(chosen, start=1):
         if progress is not None:
@@ -92,7 +96,13 @@ def train_and_test(
 
 
 def _task(
-    synthetic: pd.DataFrame, real: pd.DataFrame, schema: Schema, seed: int, train_rows: int | None, notes: list[str]
+    synthetic: pd.DataFrame,
+    real: pd.DataFrame,
+    schema: Schema,
+    seed: int,
+    train_rows: int | None,
+    hard: bool,
+    notes: list[str],
 ) -> _Task:
     labels = class_index(synthetic, schema)
     keep = subsample(len(labels), train_rows, seed)
@@ -112,6 +122,7 @@ def _task(
         test_labels=test_labels,
         present=present,
         classes=schema.classes,
+        hard=hard,
     )
 
 
@@ -138,7 +149,10 @@ def _one(classifier: Classifier, task: _Task, seed: int) -> dict[str, Any]:
     if note.endswith("scored as a guess") and not values.any():
         predictions[:, np.bincount(task.present[task.labels]).argmax()] = np.inf
     result: dict[str, Any] = {"name": classifier.name, "title": classifier.title}
-    result |= _metrics(task, values, predictions.argmax(axis=1))
+    predicted = predictions.argmax(axis=1)
+    if task.hard:
+        values = np.eye(task.classes)[predicted]
+    result |= _metrics(task, values, predicted)
     return result | {"seconds": round(time.perf_counter() - started, 3), "note": note}
 
 

@@ -44,6 +44,22 @@ def test_scores_are_ranked_and_the_same_again(schema: Schema, synthetic: pd.Data
     assert first.scores["auroc_mean"] > 0.75
 
 
+def test_hard_scores_see_one_threshold_alone(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    from sklearn.metrics import average_precision_score, roc_auc_score
+    from sklearn.naive_bayes import GaussianNB
+
+    from simulacra.evaluate.design_matrix import class_index, design_matrix
+
+    hard = train_and_test(synthetic, real, schema, classifiers=["gaussian_nb"], hard=True).scores
+    soft = train_and_test(synthetic, real, schema, classifiers=["gaussian_nb"]).scores
+    model = GaussianNB().fit(design_matrix(synthetic, schema).astype(float), class_index(synthetic, schema))
+    predicted = model.predict(design_matrix(real, schema).astype(float))
+    truth = class_index(real, schema)
+    assert math.isclose(hard["auroc_mean"], roc_auc_score(truth, predicted))
+    assert math.isclose(hard["auprc_mean"], average_precision_score(truth, predicted))
+    assert hard["auroc_mean"] < soft["auroc_mean"]
+
+
 def test_the_other_booster_works_too(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
     result = train_and_test(synthetic, real, schema, classifiers=["hist_gradient_boosting"])
     assert result.scores["auroc_mean"] > 0.8
