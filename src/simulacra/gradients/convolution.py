@@ -1,0 +1,131 @@
+"""Convolutions, and transposed ones: linear layers applied to every patch of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+from simulacra.gradients.contribution import Contribution, Explicit, Lengths, kept, scaled
+from simulacra.gradients.linear import pairwise
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the patches of a convolution lie."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, layer: nn.Conv2d | nn.ConvTranspose2d) -> Window:
+        """Of a layer that `supported` has admitted."""
+        pairs = [tuple(map(int, each)) for each in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
+        return cls(*((first, second) for first, second in pairs))
+
+    def patches(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        """(n, channels, ., .) to (n, height * width, channels * kernel): one row per position of the kernel.
+
+        A view and one copy; torch's own `unfold` starts a kernel for every image on a GPU.
+        """
+        (high, wide), (down, across) = self.padding, self.stride
+        padded = pad(images, (wide, wide, high, high)).contiguous()
+        n, channels = padded.shape[:2]
+        batch, channel, row, column = padded.stride()
+        view = padded.as_strided(
+            (n, height, width, channels, *self.kernel),
+            (batch, row * down, column * across, channel, row * self.dilation[0], column * self.dilation[1]),
+        )
+        return view.reshape(n, height * width, -1)
+
+
+def supported(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    """Whether the rule below knows this kind of convolution: one group, and plain zeros around the image."""
+    return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+def convolution(layer: nn.Conv2d, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
+    """What a convolution adds, held explicitly where that is less work than pairs of positions."""
+    return _contribution(layer, inputs, signals, signals)
+
+
+def transposed_convolution(layer: nn.ConvTranspose2d, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
+    """A transposed convolution is the backward pass of a convolution: inputs and signals change places."""
+    return _contribution(layer, signals, inputs, signals)
+
+
+def _contribution(
+    layer: nn.Conv2d | nn.ConvTranspose2d, wide: torch.Tensor, narrow: torch.Tensor, signals: torch.Tensor
+) -> Contribution:
+    """`wide` are the images that patches are cut from, `narrow` those with one pixel per patch."""
+    window, bias = Window.of(layer), layer.bias is not None
+    positions, rows = narrow.shape[2] * narrow.shape[3], narrow.shape[1]
+    columns = wide.shape[1] * window.kernel[0] * window.kernel[1]
+    if positions * (columns + rows) < rows * columns:
+        return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
+    patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
+    values = narrow.flatten(2)
+    gradient = (values @ patches).view(-1, *layer.weight.shape)
+    bulk = (patches.norm(dim=2) * values.norm(dim=1)).sum(dim=1)
+    if not bias:
+        return Explicit(gradient, bulk=bulk)
+    return Explicit(gradient, signals.sum(dim=(2, 3)), bulk=bulk + signals.norm(dim=1).sum(dim=(1, 2)))
+
+
+class _Pairwise(Contribution):
+    """Few positions and many weights: lengths from pairs of positions, the sum from one weighted backward pass."""
+
+    def __init__(
+        self,
+        window: Window,
+        wide: torch.Tensor,
+        narrow: torch.Tensor,
+        signals: torch.Tensor,
+        shape: torch.Size,
+        *,
+        bias: bool,
+    ) -> None:
+        self.window, self.wide, self.narrow, self.signals, self.shape = window, wide, narrow, signals, shape
+        self.bias = bias
+
+    def lengths(self) -> Lengths:
+        patches = self.window.patches(self.wide, self.narrow.shape[2], self.narrow.shape[3])
+        values = self.narrow.flatten(2).transpose(1, 2)
+        bulk = (patches.norm(dim=2) * values.norm(dim=2)).sum(dim=1)
+        squared = bulk.square() if values.shape[1] == 1 else pairwise(patches, values)
+        if self.bias:
+            squared = squared + self.signals.sum(dim=(2, 3)).square().sum(dim=1)
+            bulk = bulk + self.signals.norm(dim=1).sum(dim=(1, 2))
+        return Lengths(squared, bulk)
+
+    def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        narrow = scaled(self.narrow, weights)
+        wide = kept(self.wide, weights)
+        weight = _weight_sum(wide, narrow, self.shape, self.window)
+        if not self.bias:
+            return (weight,)
+        signals = narrow if self.signals is self.narrow else scaled(self.signals, weights)
+        return weight, signals.sum(dim=(0, 2, 3))
+
+
+def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
+    """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass."""
+    found = torch.ops.aten.convolution_backward(
+        narrow,
+        wide,
+        narrow.new_empty(1).expand(shape),  # only the shape of the weights matters here
+        None,
+        window.stride,
+        window.padding,
+        window.dilation,
+        False,
+        (0, 0),
+        1,
+        (False, True, False),
+    )
+    weight: torch.Tensor = found[1]
+    return weight
