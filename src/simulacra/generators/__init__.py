@@ -32,7 +32,7 @@ class Generator(Protocol):
 class GeneratorOptions(Options):
     """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind."""
 
-    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian"] = "auto"
+    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian", "deconvolutional"] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
 
@@ -50,6 +50,7 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     dense.
     """
     from simulacra.data.cells import Cells
+    from simulacra.generators.deconvolutional import DeconvolutionalGenerator
     from simulacra.generators.gaussian import GaussianGenerator
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
     from simulacra.generators.residual import ResidualGenerator
@@ -61,6 +62,8 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     kind = _kind_for(schema.image) if options.kind == "auto" else options.kind
     if kind == "residual":
         return ResidualGenerator(schema.image, schema.classes, latent=options.latent or 100)
+    if kind == "deconvolutional":
+        return DeconvolutionalGenerator(schema.image, schema.classes, latent=options.latent or 128)
     if kind == "gaussian":
         return GaussianGenerator(schema.image, schema.classes, latent=options.latent or 100)
     hidden, latent = options.hidden[0] if options.hidden else 500, options.latent or 20

@@ -12,8 +12,8 @@ import torch
 class Lengths:
     """Of one layer's share of each record's gradient, (n,) each.
 
-    `squared` is the squared L2 norm. `bulk` is what it would be at most if nothing cancelled: the sum over positions of
-    |input| |signal|. Rounding errors are shares of the bulk, never of the norm.
+    `squared` is the squared L2 norm. `bulk` is the norm there would be if nothing cancelled in the products that are
+    yet to be summed: over positions, |input| |signal|. Rounding errors are shares of the bulk, not of the norm.
     """
 
     squared: torch.Tensor
@@ -36,15 +36,14 @@ class Contribution(ABC):
 
 
 class Explicit(Contribution):
-    """Gradients that are small enough to hold: one tensor (n, *shape) per parameter."""
+    """Gradients that are small enough to hold: one tensor (n, *shape) per parameter. What is held is what is summed."""
 
-    def __init__(self, *gradients: torch.Tensor, bulk: torch.Tensor) -> None:
+    def __init__(self, *gradients: torch.Tensor) -> None:
         self.gradients = gradients
-        self.bulk = bulk
 
     def lengths(self) -> Lengths:
-        squared = [gradient.flatten(1).square().sum(dim=1) for gradient in self.gradients]
-        return Lengths(torch.stack(squared).sum(dim=0), self.bulk)
+        squared = torch.stack([gradient.flatten(1).square().sum(dim=1) for gradient in self.gradients]).sum(dim=0)
+        return Lengths(squared, squared.sqrt())
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         return tuple(

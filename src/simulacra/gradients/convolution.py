@@ -68,12 +68,8 @@ def _contribution(
     if positions * (columns + rows) < rows * columns:
         return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
     patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
-    values = narrow.flatten(2)
-    gradient = (values @ patches).view(-1, *layer.weight.shape)
-    bulk = (patches.norm(dim=2) * values.norm(dim=1)).sum(dim=1)
-    if not bias:
-        return Explicit(gradient, bulk=bulk)
-    return Explicit(gradient, signals.sum(dim=(2, 3)), bulk=bulk + signals.norm(dim=1).sum(dim=(1, 2)))
+    gradient = (narrow.flatten(2) @ patches).view(-1, *layer.weight.shape)
+    return Explicit(gradient, signals.sum(dim=(2, 3))) if bias else Explicit(gradient)
 
 
 class _Pairwise(Contribution):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-from torch.nn.functional import one_hot
 
 from simulacra.gradients.contribution import Contribution, Lengths, kept, scaled
 from simulacra.gradients.convolution import Window
@@ -23,14 +22,15 @@ class _LabelContribution(Contribution):
         # A last column of ones sums the signals, which is the gradient of the bias.
         patches = torch.cat([patches, torch.ones_like(patches[:, :1])], dim=1)
         self.gradient = signals.flatten(2) @ patches
-        lengths = signals.norm(dim=1).flatten(1)
-        self.bulk = lengths @ patches.norm(dim=1)
 
     def lengths(self) -> Lengths:
-        return Lengths(self.gradient.flatten(1).square().sum(dim=1), self.bulk)
+        squared = self.gradient.flatten(1).square().sum(dim=1)
+        return Lengths(squared, squared.sqrt())
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        chosen = scaled(one_hot(self.labels, self.layer.classes).to(self.gradient), weights)
+        # By comparison: torch's one_hot looks at the labels' values, which would stop a capture.
+        one_hot = self.labels.unsqueeze(1) == torch.arange(self.layer.classes, device=self.labels.device)
+        chosen = scaled(one_hot.to(self.gradient), weights)
         outputs, entries = self.gradient.shape[1:]
         sums = (chosen.T @ kept(self.gradient, weights).flatten(1)).view(self.layer.classes, outputs, entries)
         weight = sums[:, :, :-1].transpose(0, 1).reshape(self.layer.weight.shape)

@@ -11,10 +11,9 @@ from simulacra.gradients.contribution import Contribution, Explicit
 
 def group_normalisation(layer: nn.GroupNorm, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
     """Scale and shift of each channel: sums over positions."""
-    normal = group_norm(inputs, layer.num_groups, eps=layer.eps).flatten(2) if inputs.dim() > 2 else None
-    if normal is None:
-        return _explicit(layer, group_norm(inputs, layer.num_groups, eps=layer.eps).unsqueeze(2), signals.unsqueeze(2))
-    return _explicit(layer, normal, signals.flatten(2))
+    normal = group_norm(inputs, layer.num_groups, eps=layer.eps)
+    shape = (*inputs.shape[:2], -1)
+    return _explicit(layer, normal.reshape(shape), signals.reshape(shape))
 
 
 def layer_normalisation(layer: nn.LayerNorm, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
@@ -27,9 +26,5 @@ def layer_normalisation(layer: nn.LayerNorm, inputs: torch.Tensor, signals: torc
 
 def _explicit(layer: nn.GroupNorm | nn.LayerNorm, normal: torch.Tensor, signals: torch.Tensor) -> Contribution:
     """From (n, *parameter, positions)."""
-    products = normal * signals
-    bulk = products.abs().sum(dim=-1).flatten(1).norm(dim=1)
-    if getattr(layer, "bias", None) is None:
-        return Explicit(products.sum(dim=-1), bulk=bulk)
-    shift = signals.abs().sum(dim=-1).flatten(1).norm(dim=1)
-    return Explicit(products.sum(dim=-1), signals.sum(dim=-1), bulk=bulk + shift)
+    scale = (normal * signals).sum(dim=-1)
+    return Explicit(scale) if getattr(layer, "bias", None) is None else Explicit(scale, signals.sum(dim=-1))

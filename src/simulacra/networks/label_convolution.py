@@ -16,14 +16,23 @@ class LabelConvolution(nn.Module):
     """
 
     def __init__(
-        self, classes: int, outputs: int, *, kernel: int, stride: int, padding: int, height: int, width: int
+        self,
+        classes: int,
+        outputs: int,
+        *,
+        kernel: int | tuple[int, int],
+        stride: int,
+        padding: int,
+        height: int,
+        width: int,
     ) -> None:
         super().__init__()
         self.classes, self.height, self.width = classes, height, width
-        self.kernel, self.stride, self.padding = (kernel, kernel), (stride, stride), (padding, padding)
+        self.kernel = (kernel, kernel) if isinstance(kernel, int) else kernel
+        self.stride, self.padding = (stride, stride), (padding, padding)
         # As torch begins a convolution with that many inputs.
-        reach = 1 / math.sqrt(classes * kernel**2)
-        self.weight = nn.Parameter(torch.empty(outputs, classes, kernel, kernel).uniform_(-reach, reach))
+        reach = 1 / math.sqrt(classes * math.prod(self.kernel))
+        self.weight = nn.Parameter(torch.empty(outputs, classes, *self.kernel).uniform_(-reach, reach))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-reach, reach))
 
     def forward(self, labels: torch.Tensor) -> torch.Tensor:
