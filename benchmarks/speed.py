@@ -1,7 +1,8 @@
 """Speed and memory of a release, as ratios that mean the same on any machine.
 
     python -m benchmarks.speed                 # all, printed and written to benchmarks/results/speed.json
-    python -m benchmarks.speed embedding       # one of: embedding, streaming, startup, tangent, inception, upsampling, critic
+    python -m benchmarks.speed critic          # one of: embedding, streaming, startup, tangent, inception, upsampling,
+                                               # critic
 
 `streaming` needs the Covertype table in SIMULACRA_DATA; `embedding` uses MNIST's size and invented pixels.
 """
