@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulacra.privacy.ledger import Ledger
     from simulacra.report.runs import write_report
     from simulacra.schema import Schema
+    from simulacra.synthesis.looping import prepare, resume
     from simulacra.synthesis.releasing import plan, release
     from simulacra.synthesis.run import Run
     from simulacra.synthesis.training import fit, train
@@ -36,7 +37,9 @@ _HOMES = {
     "evaluate_run": "simulacra.evaluate.runs:evaluate_run",
     "fit": "simulacra.synthesis.training:fit",
     "plan": "simulacra.synthesis.releasing:plan",
+    "prepare": "simulacra.synthesis.looping:prepare",
     "release": "simulacra.synthesis.releasing:release",
+    "resume": "simulacra.synthesis.looping:resume",
     "train": "simulacra.synthesis.training:train",
     "verify": "simulacra.privacy.certificate:verify",
     "write_report": "simulacra.report.runs:write_report",
@@ -53,7 +56,9 @@ __all__ = [
     "evaluate_run",
     "fit",
     "plan",
+    "prepare",
     "release",
+    "resume",
     "train",
     "verify",
     "write_report",

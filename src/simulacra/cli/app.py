@@ -26,6 +26,8 @@ for command in (
     ask.release,
     ask.train,
     ask.fit,
+    ask.prepare,
+    ask.resume,
     ask.sample,
     judge.evaluate,
     judge.report,

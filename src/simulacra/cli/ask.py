@@ -1,4 +1,4 @@
-"""plan, release, train, fit, sample: from data to synthetic data."""
+"""plan, release, train, fit, prepare, resume, sample: from data to synthetic data."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: 
 @flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed", "device")
 @flags("set", "not-private", "resume", "json")
 def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
-    """Release, then train."""
+    """Release, then train; both at once for methods that draw while they learn."""
     from simulacra.synthesis.training import fit as make
 
     with progress(as_json) as watcher:
@@ -114,22 +114,59 @@ def fit(as_json: bool, seed: int, device: str, **arguments: Any) -> None:
 
 
 @click.command()
+@data_argument
+@flags("schema", "method", "preset", "epsilon", "delta", "adjacency", "label", "out", "ledger", "seed")
+@flags("set", "not-private", "resume", "json")
+def prepare(as_json: bool, seed: int, **arguments: Any) -> None:
+    """Pay for a training loop that will run on another machine. Spends the whole budget at once."""
+    from simulacra.synthesis.looping import prepare as make
+
+    with progress(as_json) as watcher:
+        run = make(**_release_arguments(arguments), seed=seed, watcher=watcher)
+    _announce(run, as_json, f"next, there, and in one copy only: simulacra resume DATA {run.folder}")
+
+
+@click.command()
+@data_argument
 @click.argument("run", type=click.Path())
-@click.option("-n", "--rows", "rows", type=int, default=1000, show_default=True, help="How many.")
+@flags("ledger", "device", "json")
+def resume(data: str, run: str, ledger: str | None, device: str, as_json: bool) -> None:
+    """Go on with a training loop that was prepared or interrupted, with the settings it began with."""
+    from simulacra.synthesis.looping import resume as make
+    from simulacra.synthesis.run import Run
+
+    schema = str(Run.load(run).folder / "schema.toml")
+    with progress(as_json) as watcher:
+        trained = make(
+            data_and_schema(data, schema)[0],
+            run,
+            ledger=ledger_name(data, ledger),
+            device=device,
+            watcher=watcher,
+        )
+    _announce(trained, as_json, _sample_hint(trained))
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("-n", "--rows", "rows", type=int, help="How many [default: 1000; all of a condensed set].")
 @click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
 @click.option("--seed", type=SEED, help="Repeat a draw; every draw is fresh without it.")
 @flags("out", "json")
-def sample(run: str, rows: int, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
+def sample(run: str, rows: int | None, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
     """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
     from simulacra.data.writers import write_samples
     from simulacra.synthesis.run import Run
 
-    opened = Run.load(run)
-    write_samples(opened.encoded(rows, labels=classes or None, seed=seed), out, opened.schema)
+    opened, labels = Run.load(run), classes or None
+    number, repeated = opened.rows(rows, labels), opened.repeats(rows, labels)
+    write_samples(opened.encoded(number, labels=labels, seed=seed), out, opened.schema)
     if as_json:
-        emit({"rows": rows, "out": out})
-    else:
-        say(f"{rows} synthetic records in {out}")
+        emit({"rows": number, "repeated": repeated, "out": out})
+        return
+    say(f"{number} synthetic records in {out}")
+    if repeated:
+        say(f"The set holds {opened.sampler.size} records: some of these are the same one, drawn with replacement.")
 
 
 def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -175,5 +212,6 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
     say(f"Run {run.folder}: {promise(certificate['epsilon'], certificate['delta'], certificate['adjacency'])}")
     if training and training["stopped_early"]:
         say("Training was stopped early; the sampler is usable as it is.")
-        say(f"To go on with it: simulacra train {run.folder} --seed {training['seed']} (and the same --set, if any)")
+        again = f"resume DATA {run.folder}" if "rounds" in training else f"train {run.folder} --seed {training['seed']}"
+        say(f"To go on with it: simulacra {again} (and the same --set, if any)")
     say(f"Spent in ledger {certificate['ledger']}; {hint}")

@@ -45,20 +45,20 @@ def evaluate_run(
 ) -> Scores:
     """Score a run against real test records (anything `fit` takes as data), on `rows` synthetic ones.
 
-    `rows` defaults to the noisy number of records, at most 60,000. For images: `seeds` classifiers of each kind are
-    trained, `fid` names protocols for FID and its kin ("dp-gan", "dp-mepf"; the latter needs the `train` images), and
-    `cache=False` keeps no statistics of the real images.
+    `rows` defaults to the noisy number of records, at most 60,000; of a condensed set it is all at most. For images:
+    `seeds` classifiers of each kind are trained, `fid` names protocols for FID and its kin ("dp-gan", "dp-mepf"; the
+    latter needs the `train` images), and `cache=False` keeps no statistics of the real images.
     """
     opened = run if isinstance(run, Run) else Run.load(run)
     _check_rows(rows)
     if opened.schema.image is None:
         _refuse_for_tables(choices)
-        frame = opened.sample(rows or _noisy_total(opened), seed=seed)
+        frame = opened.sample(_rows(opened, rows), seed=seed)
         scores = _score_table(frame, real, opened.schema, seed=seed, classifiers=classifiers, progress=progress)
     else:
 
         def draw(wanted: int | None) -> Any:
-            return opened.sample(wanted or _noisy_total(opened), seed=seed)
+            return opened.sample(_rows(opened, wanted), seed=seed)
 
         options = _image_options(seed, classifiers, choices)
         scores = score_images(draw, real, opened.schema, options, rows=rows, progress=progress)
@@ -154,8 +154,16 @@ def _refuse_for_tables(choices: ImageChoices) -> None:
         raise SettingError(f"{', '.join(given)}: for images only; this is a table, so leave that out")
 
 
-def _noisy_total(run: Run) -> int:
-    """About as many rows as there were records, going by the release and not by the data."""
+def _rows(run: Run, wanted: int | None) -> int:
+    """As many as are wanted; else about as many as there were records, going by the release and not by the data.
+
+    Of a condensed set no record is taken twice: it would teach nothing new.
+    """
+    held = run.sampler.size
+    if held is not None:
+        return min(wanted or held, held)
+    if wanted is not None:
+        return wanted
     counts = run.releases.get("class-counts")
     total = int(counts.value.sum()) if counts is not None else 10_000
     return min(MOST_ROWS, max(100, total))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from simulacra.data.cells import Cells
 from simulacra.errors import SettingError
 from simulacra.features.combine import MOST_NUMBERS
 from simulacra.features.groups import Groups
+from simulacra.networks.devices import memory
 from simulacra.privacy.query import FeatureMap
 from simulacra.schema import Schema
 
@@ -144,7 +144,7 @@ class Pairs(FeatureMap):
 
 def _refuse_too_many(schema: Schema, numbers: int) -> None:
     """Refuse tables that would not fit, before anything is built or spent, and say which columns are to blame."""
-    fitting = min(MOST_NUMBERS, _memory() // BYTES_PER_NUMBER)
+    fitting = min(MOST_NUMBERS, memory() // BYTES_PER_NUMBER)
     if numbers > fitting:
         widest = sorted(schema.columns, key=lambda column: column.cells, reverse=True)[:WIDEST_NAMED]
         named = ", ".join(f'"{column.name}" ({column.cells:,} cells)' for column in widest)
@@ -152,11 +152,3 @@ def _refuse_too_many(schema: Schema, numbers: int) -> None:
             f"pairs: the cross tables of all pairs of columns have {numbers:,} cells, and at most {fitting:,} are "
             f"allowed here; the widest columns are {named}: declare groups of values, set fewer bins, or drop them"
         )
-
-
-def _memory() -> int:
-    """Bytes of this machine, if it tells."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return MOST_NUMBERS * BYTES_PER_NUMBER

@@ -12,6 +12,9 @@ from simulacra.schema import ImageShape, Schema
 if TYPE_CHECKING:
     import torch
 
+LARGEST_SPREAD = 100.0
+"""Of the noise that a condensed set begins with; records are within 1 of grey."""
+
 
 class Generator(Protocol):
     """What matching and sampling need of a generator; all of ours are `torch.nn.Module`s too."""
@@ -30,32 +33,54 @@ class Generator(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class GeneratorOptions(Options):
-    """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind."""
+    """Kind and sizes of a generator; `auto` leaves them to `build`. Tables have one kind, and any data `condensed`.
 
-    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian", "deconvolutional"] = "auto"
+    A condensed set has `per_class` records of each class, which begin as noise of standard deviation `spread`, all grey
+    (or without any preference), or as samples of the sampler that a run has.
+    """
+
+    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian", "condensed", "deconvolutional"] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
+    per_class: int = 50
+    init: Literal["noise", "grey", "samples"] = "noise"
+    spread: float = 1.0
 
     def __post_init__(self) -> None:
         if self.latent is not None and self.latent < 1:
             raise SettingError(f"generator.latent must be at least 1, got {self.latent}")
         if self.hidden is not None and (not self.hidden or min(self.hidden) < 1):
             raise SettingError(f"generator.hidden must be a list of positive sizes, got {self.hidden}")
+        if self.per_class < 1:
+            raise SettingError(f"generator.per_class must be at least 1, got {self.per_class}")
+        if not 0 < self.spread <= LARGEST_SPREAD:
+            raise SettingError(f"generator.spread must be above 0 and at most {LARGEST_SPREAD:g}, got {self.spread:g}")
+
+    @property
+    def condensed(self) -> bool:
+        """Whether this is a set of records and not a network."""
+        return self.kind == "condensed"
 
 
 def build(schema: Schema, options: GeneratorOptions) -> Any:
-    """A fresh generator for a schema.
+    """A fresh generator for a schema, from torch's default random numbers.
 
     Images: residual for square colour images of side 32, 64, ...; else convolutional if sides are multiples of 4; else
     dense.
     """
     from simulacra.data.cells import Cells
+    from simulacra.generators.condensed import CondensedImages, CondensedRows
     from simulacra.generators.deconvolutional import DeconvolutionalGenerator
     from simulacra.generators.gaussian import GaussianGenerator
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
     from simulacra.generators.residual import ResidualGenerator
     from simulacra.generators.table import TableGenerator
 
+    if options.condensed:
+        spread = options.spread if options.init == "noise" else 0.0
+        if schema.image is None:
+            return CondensedRows(Cells(schema), schema.classes, per_class=options.per_class, spread=spread)
+        return CondensedImages(schema.image, schema.classes, per_class=options.per_class, spread=spread)
     if schema.image is None:
         latent = options.latent or 32
         return TableGenerator(Cells(schema), schema.classes, latent=latent, hidden=options.hidden or (256, 256))
@@ -84,9 +109,8 @@ def try_out(schema: Schema, options: GeneratorOptions) -> None:
         with torch.random.fork_rng(devices=[]):
             build(schema, options)
     except (RuntimeError, MemoryError):
-        raise SettingError(
-            "the generator does not fit into memory; lower generator.hidden or generator.latent"
-        ) from None
+        sizes = "generator.per_class" if options.condensed else "generator.hidden or generator.latent"
+        raise SettingError(f"the generator does not fit into memory; lower {sizes}") from None
 
 
 def _kind_for(image: ImageShape) -> str:

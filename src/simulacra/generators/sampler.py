@@ -1,4 +1,4 @@
-"""Sampler: a trained generator with its class shares. It holds nothing private and may be published."""
+"""Sampler: a trained generator, or a condensed set, with class shares. It holds nothing private: publish it as is."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from safetensors.torch import load_file, save
 
 from simulacra.errors import CertificateError, SettingError
 from simulacra.generators import GeneratorOptions, build
+from simulacra.generators.condensed import Condensed
+from simulacra.generators.picking import picks, repeats
 from simulacra.privacy.durable import write_durably
 from simulacra.privacy.records import Records
 from simulacra.schema import Schema
@@ -23,17 +25,37 @@ BATCH = 8192
 
 @dataclass(frozen=True, kw_only=True)
 class Sampler:
-    """Draws encoded records: a label from `class_shares` (or as told), noise, generator, record."""
+    """Draws encoded records: a label from `class_shares` (or as told), noise, generator, record.
+
+    From a condensed set records are taken as they are, the same number of each class whatever the shares.
+    """
 
     schema: Schema
     options: GeneratorOptions
     generator: Any
     class_shares: torch.Tensor
 
+    @property
+    def size(self) -> int | None:
+        """How many records a condensed set holds; None if there is no end to them."""
+        return len(self.generator) if isinstance(self.generator, Condensed) else None
+
+    def repeats(self, n: int, labels: torch.Tensor | None = None) -> bool:
+        """Whether `n` records are more than a condensed set holds, so that some come twice."""
+        return isinstance(self.generator, Condensed) and repeats(self.generator, n, labels)
+
     def records(self, n: int, *, seed: int, labels: torch.Tensor | None = None) -> Iterator[Records]:
-        """`n` records in bounded batches; the same seed gives the same records. Labels cycle if fewer than n."""
+        """`n` records in bounded batches; the same seed gives the same records. Labels cycle if fewer than n.
+
+        Of a condensed set all records in their order, if `n` is their number; see `generators/picking.py`.
+        """
         if n < 0:
             raise SettingError(f"the number of samples must not be negative, got {n}")
+        if isinstance(self.generator, Condensed):
+            inputs, classes = self.generator.records(), self.generator.labels
+            for places in picks(self.generator, n, seed=seed, labels=labels, piece=BATCH):
+                yield Records(inputs=inputs[places], labels=classes[places])
+            return
         device = next(self.generator.parameters()).device
         random = torch.Generator(device=device).manual_seed(seed)
         self.generator.eval()

@@ -1,4 +1,7 @@
-"""Method: what a paper adds. It plans without data, is handed answers, and returns a sampler."""
+"""Method: what a paper adds. It plans without data, is handed answers, and returns a sampler.
+
+`ReleaseOnce` methods ask everything at once; `PrivateLoop` methods (`methods/looping.py`) draw while they learn.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +58,6 @@ class Method(Options, ABC):
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""
 
-    @abstractmethod
-    def fit(self, schema: Schema, ask: Ask, context: Context) -> Sampler:
-        """Ask, then train. Nothing but the answers may influence the sampler."""
-
 
 def check_shares(method: str, **shares: float) -> None:
     """Refuse noise shares and weights that are not positive, or so far from 1 that arithmetic gives out."""
@@ -98,4 +97,5 @@ class ReleaseOnce(Method):
         ]
 
     def fit(self, schema: Schema, ask: Ask, context: Context) -> Sampler:
+        """Ask, then train. Nothing but the answers may influence the sampler."""
         return self.train(schema, ask(self.questions(schema)), context)

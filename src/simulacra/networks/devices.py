@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -36,3 +38,11 @@ def pick_device(name: str) -> str:
     except (RuntimeError, AssertionError):
         raise SettingError(f'device "{name}" is not available here; use cpu or auto') from None
     return name
+
+
+def memory() -> int:
+    """Bytes of this machine, if it tells; else more than there can be."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):
+        return sys.maxsize

@@ -10,6 +10,8 @@ Read them in this order:
                   private records, clamped to the schema, and clipped sums of them
     noise         exact and fast Gaussian noise, Poisson samples; from the operating system, never seeded
     chain, ledger what was spent, for ever, in a hash-chained file; durable before noise is drawn
+    book, permit  what the vault needs of a ledger, and draws paid for in advance, for a machine without one
+    loop          noisy sums again and again, and why the accounts cover every one of them
     vault         plan check, ledger, sum, noise, release; in that order
     discovery     unlisted categories, by noisy counts and a threshold
     release, certificate, durable

@@ -29,6 +29,11 @@ FORMAT = 1
 FILE = "certificate.json"
 CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """delta is stated at these multiples of the promised epsilon."""
+LOOPS = (
+    "epsilon: privacy loss distributions of Poisson-sampled Gaussian sums, composed over all rounds of the plan, "
+    "drawn or not, and all other steps; epsilon_rdp: the same by Renyi divergence, the looser figure that papers report"
+)
+"""How plans with training loops are accounted for."""
 
 
 def write_certificate(
@@ -42,8 +47,13 @@ def write_certificate(
     settings: Mapping[str, Any],
     ledger_name: str,
     assumed_public: Sequence[str],
+    remarks: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """State what was done in `folder`, whose releases and schema are already written there."""
+    """State what was done in `folder`, whose releases and schema are already written there.
+
+    A training loop is certified before its first draw: what is stated holds for every draw the plan allows, so it holds
+    for a run that was cut short too. `remarks` are the method's own words about its loops.
+    """
     budget = plan.budget
     statement: dict[str, Any] = {
         "kind": "simulacra certificate",
@@ -55,6 +65,7 @@ def write_certificate(
         "steps": [planned.to_json() for planned in plan.steps],
         "prior": [event.to_json() for event in plan.prior],
         "assumed_public": list(assumed_public),
+        **({"remarks": list(remarks)} if remarks else {}),
         "method": method,
         "settings": dict(settings),
         "run": run,
@@ -82,6 +93,7 @@ def _claims(plan: Plan, releases: Sequence[Release], schema: Schema) -> dict[str
         "epsilon_rdp": _rdp(events, budget.delta) if budget else None,
         "curve": _curve(events, plan.epsilon(budget.delta)) if budget else [],
         "noise_source": "; ".join(SOURCES[source] for source in sources),
+        **({"accounting": LOOPS} if loops else {}),
     }
 
 

@@ -16,15 +16,15 @@ import torch
 
 from simulacra.errors import PlanError
 from simulacra.privacy import discovery
-from simulacra.privacy.ledger import Ledger
+from simulacra.privacy.book import Book
+from simulacra.privacy.loop import Loop
 from simulacra.privacy.noise import NoiseSource, Progress, require_exact
 from simulacra.privacy.plan import Plan, PlannedStep
 from simulacra.privacy.query import FeatureMap, Noise
+from simulacra.privacy.records import Records
 from simulacra.privacy.release import Release
 from simulacra.privacy.sealed import Sealed, SealedValues
-from simulacra.privacy.summing import add_chunks, in_memory, sum_over
-
-Draw = Callable[[FeatureMap], torch.Tensor]
+from simulacra.privacy.summing import in_memory, sum_over
 
 
 @final
@@ -40,7 +40,7 @@ class Vault:
         *,
         sealed: Sealed,
         plan: Plan,
-        ledger: Ledger,
+        ledger: Book,
         run: str,
         folder: Path,
         noise: NoiseSource | None = None,
@@ -53,8 +53,7 @@ class Vault:
         self._noise = noise or NoiseSource()
         self._on_batch, self._on_noise = on_batch, on_noise
         self._answered: dict[str, Release] = {}
-        if plan.private and any(planned.step.noise is Noise.EXACT for planned in plan.steps):
-            require_exact()
+        self._records: Records | None = None
         for planned in plan.steps:
             name = planned.step.name
             if Release.exists(folder, name):
@@ -68,6 +67,9 @@ class Vault:
                         f'ledger "{ledger.path}" knows nothing of "{name}" in "{folder}"; use its own ledger'
                     )
                 self._answered[name] = release
+        unanswered = [planned for planned in plan.steps if planned.step.name not in self._answered]
+        if plan.private and any(planned.step.noise is Noise.EXACT for planned in unanswered):
+            require_exact()
         self._reserve_what_is_missing()
 
     def ask(self, name: str, feature_map: FeatureMap) -> Release:
@@ -80,7 +82,7 @@ class Vault:
         for name, feature_map in maps.items():
             planned = self._plan.step(name)
             planned.step.admits(feature_map)
-            if planned.step.count > 1 or planned.step.sample_rate < 1:
+            if planned.transient:
                 raise PlanError(f'step "{name}" is a training loop; open it with vault.loop')
             if name not in self._answered:
                 todo[name] = planned
@@ -110,39 +112,29 @@ class Vault:
         return found
 
     @contextmanager
-    def loop(self, name: str, *, block: int = 1000, device: torch.device | str = "cpu") -> Iterator[Draw]:
+    def loop(self, name: str, *, block: int = 1000, device: torch.device | str = "cpu") -> Iterator[Loop]:
         """A training loop: `draw(map)` gives the noisy clipped sum over a fresh Poisson sample.
 
-        Draws are reserved in the ledger a block at a time. A resumed loop has only what was not reserved before.
+        Draws are reserved in the ledger a block at a time. A resumed loop has only what was not reserved before: see
+        `privacy/loop.py` for why the ledger covers every draw ever made.
         """
         planned = self._plan.step(name)
+        if not planned.transient:
+            raise PlanError(f'step "{name}" is asked once; ask it with vault.ask')
         if self._plan.private and self._noise.seed is not None:
             raise PlanError(f'step "{name}": a training loop leaves no release to mark as seeded, so it takes no seed')
-        records = in_memory(self._sealed)
-        target = torch.device(device)
-        records = replace(records, inputs=records.inputs.to(target), labels=records.labels.to(target))
-        left_in_block = 0
-
-        def draw(feature_map: FeatureMap) -> torch.Tensor:
-            nonlocal left_in_block
-            planned.step.admits(feature_map)
-            if left_in_block == 0:
-                count = planned.step.count
-                next_block = min(block, count - self._ledger.reserved(self._run, name))
-                if next_block <= 0:
-                    raise PlanError(f'step "{name}": all {count} draws of the plan are used')
-                self._ledger.reserve(self._run, [name], [replace(planned.event, count=next_block)], at_most=count)
-                left_in_block = next_block
-            left_in_block -= 1
-            chosen = self._noise.poisson(len(records.inputs), planned.step.sample_rate, target)
-            total = torch.zeros(feature_map.shape, dtype=torch.float64, device=target)
-            sample = replace(records, inputs=records.inputs[chosen], labels=records.labels[chosen])
-            add_chunks(total, feature_map, sample)
-            if not self._plan.private:
-                return total
-            return total + self._noise.fast(total, planned.noise_std)
-
-        yield draw
+        if self._records is None or self._records.inputs.device != torch.device(device):
+            records = in_memory(self._sealed)
+            self._records = Records(inputs=records.inputs.to(device), labels=records.labels.to(device))
+        yield Loop(
+            records=self._records,
+            planned=planned,
+            private=self._plan.private,
+            book=self._ledger,
+            run=self._run,
+            noise=self._noise,
+            block=block,
+        )
 
     def _protect(self, planned: PlannedStep, total: torch.Tensor) -> Release:
         """Add the noise the plan says; the unprotected sum does not leave this function."""
@@ -164,7 +156,7 @@ class Vault:
         one_shot, loops = [], []
         for planned in self._plan.steps:
             name, count, event = planned.step.name, planned.step.count, planned.event
-            if count > 1 or planned.step.sample_rate < 1:
+            if planned.transient:
                 reserved = self._ledger.reserved(self._run, name)
                 if reserved < count:
                     loops.append(replace(event, count=count - reserved))

@@ -29,7 +29,7 @@ def write_report(
 
     opened = run if isinstance(run, Run) else Run.load(run)
     certificate, training = opened.certificate, opened.training
-    drawn = opened.sample(ROWS, seed=0)
+    drawn = opened.sample(opened.sampler.size or ROWS, seed=0)
     pictures: dict[str, Any] = {"synthetic": drawn}
     reference = None if real is None or public else Reference.load(real, opened.schema)
     if isinstance(drawn, tuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,9 +23,13 @@ LEFT_BY_A_CRASH = ("schema.toml", "plan.json", "plan.json.partial", "run.json.pa
 """What a folder may hold before run.json is written."""
 
 if TYPE_CHECKING:
-    from simulacra.methods.base import Method
+    from simulacra.methods.base import Method, ReleaseOnce
+    from simulacra.methods.looping import PrivateLoop
     from simulacra.privacy.ledger import Ledger
     from simulacra.privacy.noise import NoiseSource
+    from simulacra.privacy.query import FeatureMap
+    from simulacra.privacy.release import Release
+    from simulacra.privacy.vault import Vault
 
 
 def load_schema(schema: Schema | str | Path, label: str | None = None) -> Schema:
@@ -53,7 +57,7 @@ def plan(
     ['class-counts', 'embedding']
     """
     loaded = load_schema(schema, label)
-    return _plan(make_method(method, settings or {}, loaded), loaded, epsilon, delta, adjacency, not_private)
+    return plan_for(make_method(method, settings or {}, loaded), loaded, epsilon, delta, adjacency, not_private)
 
 
 @plain_torch()
@@ -79,9 +83,76 @@ def release(
     `ledger` is the file that counts everything ever released from this data set; for a data file it defaults to
     NAME.ledger in the working folder. `insecure_noise` is for tests and voids the certificate.
     """
-    from simulacra.data import open_source
     from simulacra.methods.base import ReleaseOnce
-    from simulacra.privacy.certificate import write_certificate
+
+    loaded = load_schema(schema, label)
+    chosen = make_method(method, settings or {}, loaded)
+    if not isinstance(chosen, ReleaseOnce):
+        raise PlanError(f"{method} trains on the records and has no separate release; use fit")
+    opened = open_run(
+        data,
+        schema=loaded,
+        method=chosen,
+        plan=plan_for(chosen, loaded, epsilon, delta, adjacency, not_private),
+        out=out,
+        ledger=ledger,
+        resume=resume,
+        watcher=watcher,
+        noise=insecure_noise,
+    )
+    opened.answer_and_certify(chosen.questions(loaded))
+    return opened.run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opened:
+    """A run that was checked, planned and written down, with its vault."""
+
+    run: Run
+    vault: Vault
+    plan: Plan
+    book: Ledger
+
+    def answer_and_certify(
+        self, questions: Mapping[str, FeatureMap], remarks: Sequence[str] = ()
+    ) -> dict[str, Release]:
+        """Ask what is asked once, and state what is promised for it and for every draw the plan allows."""
+        from simulacra.privacy.certificate import write_certificate
+
+        releases = self.vault.ask_all(questions)
+        write_certificate(
+            self.run.folder,
+            plan=self.plan,
+            releases=list(releases.values()),
+            schema=self.run.schema,
+            run=self.run.facts["run"],
+            method=self.run.facts["method"],
+            settings=self.run.method.to_mapping(),
+            ledger_name=self.book.name,
+            assumed_public=_assumed_public(self.run.schema),
+            remarks=remarks,
+        )
+        return releases
+
+
+def open_run(
+    data: Any,
+    *,
+    schema: Schema,
+    method: ReleaseOnce | PrivateLoop,
+    plan: Plan,
+    out: str | Path,
+    ledger: str | Path | None,
+    resume: bool,
+    watcher: Watcher | None,
+    noise: NoiseSource | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> Opened:
+    """Check data, folder and ledger, write down what is about to happen, and open the vault; in that order.
+
+    `facts` go into run.json, and must be the same when a run is resumed.
+    """
+    from simulacra.data import open_source
     from simulacra.privacy.ledger import Ledger
     from simulacra.privacy.sealed import Sealed
     from simulacra.privacy.summing import rehearse
@@ -89,34 +160,28 @@ def release(
 
     watcher = watcher or Watcher()
     folder = Path(out)
-    loaded = load_schema(schema, label)
-    chosen = make_method(method, settings or {}, loaded)
-    if not isinstance(chosen, ReleaseOnce):
-        raise PlanError(f"{method} trains on the records and has no separate release; use fit")
-    planned = _plan(chosen, loaded, epsilon, delta, adjacency, not_private)
     ledger_path = ledger_for(data, ledger)
     if ledger_path.absolute().is_relative_to(folder.absolute()):
         raise OutputError(f'the ledger outlives the run: keep "{ledger_path}" outside of "{folder}"')
     if folder.exists() and not resume:
         raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
-    source = open_source(data, loaded)
+    source = open_source(data, schema)
     if ledger_path.exists() and not resume:  # a cap refuses at once, before a long file is read
-        Ledger.open_or_create(ledger_path, adjacency=planned.adjacency).allow(planned.events)
+        Ledger.open_or_create(ledger_path, adjacency=plan.adjacency).allow(plan.events)
     watcher.stage("Checking the data file")
     source.check()
-    questions = chosen.questions(loaded)
-    rehearse(questions, inputs=loaded.inputs, classes=loaded.classes)
-    book = Ledger.open_or_create(ledger_path, adjacency=planned.adjacency)
-    run = _open_folder(folder, loaded, chosen, planned, book, resume=resume)
+    rehearse(method.questions(schema), inputs=schema.inputs, classes=schema.classes)
+    book = Ledger.open_or_create(ledger_path, adjacency=plan.adjacency)
+    run = _open_folder(folder, schema, method, plan, book, resume=resume, facts=facts or {})
     try:
         watcher.stage("Reading the records")
         vault = Vault(
-            sealed=Sealed(source, loaded),
-            plan=planned,
+            sealed=Sealed(source, schema),
+            plan=plan,
             ledger=book,
             run=run.facts["run"],
             folder=folder / "releases",
-            noise=insecure_noise,
+            noise=noise,
             resume=resume,
             on_batch=watcher.on_batch,
             on_noise=watcher.on_noise,
@@ -125,19 +190,7 @@ def release(
         if not resume:  # refused before anything was spent: leave nothing behind
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    releases = vault.ask_all(questions)
-    write_certificate(
-        folder,
-        plan=planned,
-        releases=list(releases.values()),
-        schema=loaded,
-        run=run.facts["run"],
-        method=method,
-        settings=chosen.to_mapping(),
-        ledger_name=book.name,
-        assumed_public=_assumed_public(loaded),
-    )
-    return run
+    return Opened(run=run, vault=vault, plan=plan, book=book)
 
 
 def ledger_for(data: Any, ledger: str | Path | None) -> Path:
@@ -149,7 +202,7 @@ def ledger_for(data: Any, ledger: str | Path | None) -> Path:
     raise LedgerError('data in memory has no name to keep accounts under; name a ledger: ledger="patients.ledger"')
 
 
-def _plan(
+def plan_for(
     method: Method,
     schema: Schema,
     epsilon: float | None,
@@ -157,6 +210,7 @@ def _plan(
     adjacency: str | Adjacency,
     not_private: bool,
 ) -> Plan:
+    """A method's questions with the noise that a budget asks for."""
     relation = Adjacency.parse(str(adjacency))
     steps = method.plan(schema)
     if not_private:
@@ -173,12 +227,21 @@ def _plan(
     return make_plan(steps, budget, prior=prior)
 
 
-def _open_folder(folder: Path, schema: Schema, method: Method, planned: Plan, book: Ledger, *, resume: bool) -> Run:
+def _open_folder(
+    folder: Path,
+    schema: Schema,
+    method: Method,
+    planned: Plan,
+    book: Ledger,
+    *,
+    resume: bool,
+    facts: Mapping[str, Any],
+) -> Run:
     """Make the run folder and write down what is about to happen; or, to resume, check that it is the same."""
     if resume and (folder / "run.json").exists():
         run = Run.load(folder)
         same = run.schema == schema and run.method == method and run._json("plan.json") == planned.to_json()
-        if not same:
+        if not same or any(run.facts.get(name) != value for name, value in facts.items()):
             raise PlanError(f'"{folder}" was started with other settings; resume with the same ones, or start anew')
         return run
     made = not folder.exists()
@@ -202,6 +265,7 @@ def _open_folder(folder: Path, schema: Schema, method: Method, planned: Plan, bo
                 "method": method.name,
                 "settings": method.to_mapping(),
                 "ledger": book.name,
+                **facts,
             },
         )
     except OutputError:

@@ -24,12 +24,15 @@ if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     import torch
+    from torch.utils.data import TensorDataset
 
     from simulacra.generators.sampler import Sampler
     from simulacra.methods.base import Method
     from simulacra.privacy.release import Release
 
 FORMAT = 1
+ROWS = 1000
+"""Samples, if nobody says how many."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +72,11 @@ class Run:
 
     @property
     def releases(self) -> dict[str, Release]:
-        """Everything that left the boundary, by step."""
+        """Everything that was asked once and left the boundary, by step; draws of training loops are not kept."""
         from simulacra.privacy.release import Release
 
-        return {s["name"]: Release.load(self.folder / "releases", s["name"]) for s in self.certificate["steps"]}
+        once = [step["name"] for step in self.certificate["steps"] if step["count"] == 1 and step["sample_rate"] == 1]
+        return {name: Release.load(self.folder / "releases", name) for name in once}
 
     @cached_property
     def sampler(self) -> Sampler:
@@ -91,11 +95,12 @@ class Run:
         return verify(self.folder)
 
     def sample(
-        self, n: int = 1000, *, labels: Sequence[str] | None = None, seed: int | None = None
+        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
     ) -> pd.DataFrame | tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """`n` synthetic rows as a DataFrame, or images (n, height, width[, 3]) and their class numbers.
 
-        `labels` asks for these classes in turn; `seed` repeats a draw, and without one every call is a fresh draw.
+        `n` is 1000 if not told, and of a condensed set all records, in their order. `labels` asks for these classes in
+        turn; `seed` repeats a draw, and without one every call is a fresh draw.
         """
         import torch
 
@@ -112,13 +117,45 @@ class Run:
             return to_frame(decode(inputs, classes, self.schema))
 
     def encoded(
-        self, n: int, *, labels: Sequence[str] | None = None, seed: int | None = None
+        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The same as encoded records and class numbers, in bounded pieces, for any number of rows."""
         chosen = None if labels is None else self._classes(labels)
         drawn = secrets.randbits(48) if seed is None else check_seed(seed)
-        for records in self.sampler.records(n, seed=drawn, labels=chosen):
+        for records in self.sampler.records(self.rows(n, labels), seed=drawn, labels=chosen):
             yield records.inputs, records.labels
+
+    def as_dataset(
+        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
+    ) -> TensorDataset:
+        """The same as a torch data set: numbers in [-1, 1], images as (channels, height, width), and class numbers.
+
+        DataLoader(run.as_dataset(), batch_size=256, shuffle=True)
+        """
+        import torch
+        from torch.utils.data import TensorDataset
+
+        image = self.schema.image
+        shape = (image.channels, image.height, image.width) if image else (self.schema.inputs,)
+        with plain_torch():
+            nothing = (torch.zeros(0, self.schema.inputs), torch.zeros(0, dtype=torch.int64))
+            parts = list(self.encoded(n, labels=labels, seed=seed)) or [nothing]
+            inputs, classes = (torch.cat(each) for each in zip(*parts, strict=True))
+            return TensorDataset(inputs.reshape(len(classes), *shape), classes)
+
+    def rows(self, n: int | None = None, labels: Sequence[str] | None = None) -> int:
+        """How many records `sample(n, labels=labels)` gives: `n`, or else all of a condensed set, or else 1000."""
+        if n is not None:
+            return n
+        held = self.sampler.size
+        if held is None:
+            return ROWS
+        return held if labels is None else held // self.schema.classes * len(set(self._classes(labels).tolist()))
+
+    def repeats(self, n: int | None = None, labels: Sequence[str] | None = None) -> bool:
+        """Whether `sample(n, labels=labels)` gives more than a condensed set holds, so that some records come twice."""
+        chosen = None if labels is None else self._classes(labels)
+        return self.sampler.repeats(self.rows(n, labels), chosen)
 
     def _classes(self, labels: Sequence[str]) -> torch.Tensor:
         import torch

@@ -12,7 +12,7 @@ from simulacra.methods import DEFAULT, make_method
 from simulacra.networks.devices import pick_device, plain_torch
 from simulacra.privacy.budget import Adjacency
 from simulacra.schema import Schema
-from simulacra.synthesis.releasing import release
+from simulacra.synthesis.releasing import load_schema, plan_for, release
 from simulacra.synthesis.run import Run, check_seed
 from simulacra.synthesis.watching import Watcher
 
@@ -79,24 +79,45 @@ def fit(
     resume: bool = False,
     watcher: Watcher | None = None,
 ) -> Run:
-    """Release, then train. `data` is a path, a DataFrame, an Arrow table, or images and labels as arrays.
+    """Release, then train; both at once for methods that draw while they learn.
+
+    `data` is a path, a DataFrame, an Arrow table, or images and labels as arrays.
 
     run = fit("patients.csv", schema="schema.toml", epsilon=1.0, delta=1e-5, adjacency="add-remove", out="run")
 
     The adjacency has no default: choose "add-remove" or "replace-one". See `release` and `train` for the rest.
     """
+    from simulacra.methods.looping import PrivateLoop
+
     device = pick_device(device)
     check_seed(seed)
+    loaded = load_schema(schema, label)
+    chosen = make_method(method, settings or {}, loaded)
+    if isinstance(chosen, PrivateLoop):
+        from simulacra.synthesis.looping import begin
+
+        planned = plan_for(chosen, loaded, epsilon, delta, adjacency, not_private)
+        return begin(
+            data,
+            schema=loaded,
+            method=chosen,
+            plan=planned,
+            out=out,
+            ledger=ledger,
+            seed=seed,
+            device=device,
+            resume=resume,
+            watcher=watcher,
+        )
     run = release(
         data,
-        schema=schema,
+        schema=loaded,
         method=method,
         epsilon=epsilon,
         delta=delta,
         adjacency=adjacency,
         out=out,
         ledger=ledger,
-        label=label,
         settings=settings,
         not_private=not_private,
         resume=resume,

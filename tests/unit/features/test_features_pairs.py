@@ -144,9 +144,9 @@ def test_thousands_of_categories_are_refused_with_their_number_and_a_way_out() -
 
 def test_what_does_not_fit_the_memory_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = Pairs(PEOPLE).size * pairs_module.BYTES_PER_NUMBER
-    monkeypatch.setattr(pairs_module, "_memory", lambda: needed)
+    monkeypatch.setattr(pairs_module, "memory", lambda: needed)
     assert Pairs(PEOPLE).size
-    monkeypatch.setattr(pairs_module, "_memory", lambda: needed - 1)
+    monkeypatch.setattr(pairs_module, "memory", lambda: needed - 1)
     with pytest.raises(SettingError, match="allowed here"):
         Pairs(PEOPLE)
 
