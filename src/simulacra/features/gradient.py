@@ -13,7 +13,6 @@ from simulacra.gradients import specified
 from simulacra.gradients.padding import PaddedSums
 from simulacra.gradients.summing import GradientSums
 from simulacra.privacy.query import FeatureMap
-from simulacra.privacy.summing import chunk_rows
 
 
 class LossGradient(FeatureMap):
@@ -34,8 +33,7 @@ class LossGradient(FeatureMap):
             raise SettingError(f"slots must be at least 1, got {slots}")
         self._padded: PaddedSums | None = None
         if slots is not None:
-            # No more than the boundary hands over at once, or half of the slots would stay empty.
-            self._padded = PaddedSums(sums, slots=min(slots, chunk_rows(self, inputs)), inputs=inputs)
+            self._padded = PaddedSums(sums, slots=slots, inputs=inputs)
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return specified.gradient(self.sums.loss, inputs, label)

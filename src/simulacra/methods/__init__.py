@@ -16,13 +16,14 @@ DEFAULT = "dp-merf"
 
 def all_methods() -> dict[str, type[Method]]:
     """Every method, by its name."""
+    from simulacra.methods.dp_gan import DPGAN
     from simulacra.methods.dp_hp import DPHP
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
     from simulacra.methods.moments import MomentsMethod
     from simulacra.methods.pairs import AllPairs
 
-    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod)}
+    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN)}
 
 
 def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:

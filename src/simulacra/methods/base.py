@@ -29,7 +29,8 @@ Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 class Context:
     """Where and how training runs; nothing here changes what is promised.
 
-    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses.
+    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses, and
+    `curves` what else a method watches, by name. `diverged` says that training was ended by numbers that are none.
     """
 
     seed: int = 0
@@ -37,7 +38,9 @@ class Context:
     checkpoint: Path | None = None
     on_step: Callable[[int, int, float], None] | None = None
     curve: list[tuple[int, float]] = field(default_factory=list)
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     stopped_early: bool = False
+    diverged: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -193,8 +193,10 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
                 name: {"planned": plan.step(name).step.count, "done": each.done} for name, each in rounds.items()
             },
             "curve": context.curve,
+            "curves": context.curves,
+            "diverged": context.diverged,
         },
     )
-    if not stopped_early:
+    if not stopped_early and not context.diverged:
         shutil.rmtree(checkpoint, ignore_errors=True)
     return Run(run.folder)
