@@ -123,7 +123,11 @@ def test_the_straight_path_from_a_file_to_a_verified_run(story: Story, cli: Cli,
     name = Path(story.data).stem
 
     for out in story.samples:
-        assert cli("sample", "run", "-n", "30", "--out", out, "--json").json == {"rows": 30, "repeated": False, "out": out}
+        assert cli("sample", "run", "-n", "30", "--out", out, "--json").json == {
+            "rows": 30,
+            "repeated": False,
+            "out": out,
+        }
         assert count_samples(work / out) == 30
 
     chosen = ("--classifier", story.classifier) if story.classifier else ()
