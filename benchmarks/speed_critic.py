@@ -74,7 +74,7 @@ def _ours(batch: int, precision: str = "single") -> Callable[[], None]:
     from simulacra.features.gradient import LossGradient
     from simulacra.features.points import PixelPoints
     from simulacra.gradients.arithmetic import Precision
-    from simulacra.gradients.padding import captured, slots_for
+    from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
     from simulacra.gradients.summing import GradientSums
     from simulacra.privacy.noise import NoiseSource
 
@@ -83,7 +83,7 @@ def _ours(batch: int, precision: str = "single") -> Callable[[], None]:
     real = LossGradient(
         GradientSums(RealLoss(network, PixelPoints(PIXELS)), inputs=PIXELS, **sizes),
         inputs=PIXELS,
-        slots=slots_for(batch) if DEVICE == "cuda" else None,
+        slots=slots_for(batch) if DEVICE == "cuda" else FEW_SLOTS,
     )
     fake_sums = GradientSums(FakeLoss(network), inputs=PIXELS, **sizes)
     records, labels = _invented(60 * batch)

@@ -255,6 +255,28 @@ def vault_sum(feature_map: LossGradient, inputs: torch.Tensor, labels: torch.Ten
     return total
 
 
+DEVICES = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+
+
+@every_loss
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("slots", [8, 32])
+def test_at_one_size_a_gradient_does_not_depend_on_slot_or_company(name: str, device: str, slots: int) -> None:
+    """Bit by bit: otherwise rounding could decide on which side of a jump another record's ReLU lies."""
+    from simulacra.gradients.tracing import trace
+
+    loss = losses()[name].to(device)
+    one = invented(loss.width, 1)[0].to(device)
+    label = torch.ones(slots, dtype=torch.int64, device=device)
+    seen = []
+    for slot in range(slots):
+        company = invented(loss.width, slots, seed=slot)[0].to(device)
+        company[slot] = one
+        layers = [layer for layer in trace(loss, company, label) if layer is not None]
+        seen.append(torch.stack([layer.lengths().squared[slot] for layer in layers]))
+    assert all(torch.equal(each, seen[0]) for each in seen)
+
+
 def test_the_map_charges_its_bound() -> None:
     _, sums = summed("label-planes", 0.7)
     feature_map = LossGradient(sums, inputs=64, slots=slots_for(16))

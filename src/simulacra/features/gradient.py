@@ -10,7 +10,7 @@ import torch
 
 from simulacra.errors import SettingError
 from simulacra.gradients import specified
-from simulacra.gradients.padding import PaddedSums
+from simulacra.gradients.padding import FEW_SLOTS, PaddedSums
 from simulacra.gradients.summing import GradientSums
 from simulacra.privacy.query import FeatureMap
 
@@ -18,22 +18,18 @@ from simulacra.privacy.query import FeatureMap
 class LossGradient(FeatureMap):
     """phi(x, y) = the gradient of loss(x, y) by the trained parameters, flat, scaled down to the bound where longer.
 
-    The map changes as the network learns: whoever trains it does so between two draws. With `slots`, batches are padded
-    to that many records, so that a GPU can replay one captured computation.
+    The map changes as the network learns: whoever trains it does so between two draws. Batches are cut and padded to
+    `slots` records: see `gradients/padding.py` for why.
     """
 
-    def __init__(self, sums: GradientSums, *, inputs: int, slots: int | None = None) -> None:
-        if sums.slow and slots is not None:
-            slots = None  # the specification holds a gradient per record; there is nothing to gain from fixed shapes
+    def __init__(self, sums: GradientSums, *, inputs: int, slots: int = FEW_SLOTS) -> None:
+        if slots < 1:
+            raise SettingError(f"slots must be at least 1, got {slots}")
         self.sums = sums
         self.shape = (sums.size,)
         self.norm_bound = sums.bound
         self.dtype = sums.parameters[0].dtype
-        if slots is not None and slots < 1:
-            raise SettingError(f"slots must be at least 1, got {slots}")
-        self._padded: PaddedSums | None = None
-        if slots is not None:
-            self._padded = PaddedSums(sums, slots=slots, inputs=inputs)
+        self._padded = None if sums.slow else PaddedSums(sums, slots=slots, inputs=inputs)
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return specified.gradient(self.sums.loss, inputs, label)

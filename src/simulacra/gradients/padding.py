@@ -1,7 +1,10 @@
 """Clipped sums at one fixed size: a Poisson batch lies in some of the slots, and the others add exactly nothing.
 
-Fixed shapes have two uses. On a GPU the whole computation is captured once as a CUDA graph, and a step is one launch
-instead of hundreds. And a record's gradient is computed by the same kernels whoever shares the batch with it.
+Fixed shapes have two uses. The derivative of a ReLU jumps, and where rounding decides a jump, a record's gradient would
+depend on how many others share its batch. At one shape the same kernels compute the same numbers for a record in any
+slot and any company; tests check it bit by bit. And on a GPU the whole computation is captured once as a CUDA graph: a
+step is one launch instead of hundreds.
+
 A batch with more records than slots runs again for the rest; nothing is ever cut off.
 """
 
@@ -14,6 +17,8 @@ import torch
 from simulacra.gradients.summing import GradientSums
 
 WARM_UPS = 3
+FEW_SLOTS = 32
+"""For processors: the last micro-batch is the only one that may have many empty slots."""
 
 
 def slots_for(expected: int) -> int:

@@ -6,6 +6,7 @@ Algorithm 1 of Bie, Kamath and Zhang, "Private GANs, revisited" (2023). All that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,7 +19,7 @@ from simulacra.features.gradient import LossGradient
 from simulacra.features.points import points_for
 from simulacra.generators import build
 from simulacra.gradients.arithmetic import Precision
-from simulacra.gradients.padding import captured, slots_for
+from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
 from simulacra.gradients.summing import GradientSums
 from simulacra.methods.gan_fakes import Fakes
 from simulacra.methods.gan_schedule import Pace, curve_from_state, curves_to_state
@@ -55,7 +56,7 @@ def critic_map(settings: DPGAN, schema: Schema, *, seed: int, device: torch.devi
         bound=settings.clip,
         precision=Precision(settings.precision),
     )
-    slots = slots_for(batch) if batch and device.type == "cuda" else None
+    slots = slots_for(batch) if batch and device.type == "cuda" else FEW_SLOTS
     return LossGradient(sums, inputs=schema.inputs, slots=slots)
 
 
@@ -125,7 +126,7 @@ class Adversaries:
         """One step of the generator (lines 10 to 12), and what the critic's accuracy on fakes says about the pace."""
         self.fakes.fresh(self.random)
         loss, accuracy = torch.stack(self._teach()).tolist()
-        if loss != loss or abs(loss) == float("inf"):
+        if not math.isfinite(loss):
             raise Diverged("the generator's loss is not a number")
         self.pace.generator_stepped(accuracy)
 
@@ -137,6 +138,8 @@ class Adversaries:
         self.fakes.fresh(self.random)
         logits = self.critic(self.fakes.points(), self.fakes.labels)
         loss, accuracy = torch.stack([softplus(-logits).mean(), (logits < 0).float().mean()]).tolist()
+        if not math.isfinite(loss):
+            raise Diverged("the generator's loss is not a number")
         for name, value in (
             (LOSS, loss),
             (ACCURACY, accuracy),
