@@ -65,8 +65,8 @@ class DPGAN(PrivateLoop):
         check_shares("dp-gan", count_noise=self.count_noise)
         if self.batch is not None and not 1 <= self.batch <= MOST_FAKES:
             raise SettingError(f"dp-gan: batch must be from 1 to {MOST_FAKES:,}, got {self.batch}")
-        if self.clip <= 0 or self.learning_rate <= 0 or not 0 <= self.momentum < 1:
-            raise SettingError("dp-gan: clip and learning_rate must be positive, and momentum in [0, 1)")
+        if self.clip <= 0 or not 0 < self.learning_rate <= 1 or not 0 <= self.momentum < 1:
+            raise SettingError("dp-gan: clip must be positive, learning_rate in (0, 1] and momentum in [0, 1)")
         if self.generator.condensed or self.generator.kind == "gaussian":
             raise SettingError(
                 f"dp-gan: a {self.generator.kind} generator does not learn from a critic; choose another"

@@ -261,13 +261,24 @@ def test_a_batch_larger_than_the_data_is_no_matter(work: Path) -> None:
     assert run.verify().problems == ()
 
 
+@pytest.mark.parametrize("spoiled", [math.nan, math.inf])
 def test_weights_that_are_no_numbers_end_the_run_with_the_last_good_state_and_the_budget_stays_spent(
-    work: Path,
+    work: Path, monkeypatch: pytest.MonkeyPatch, spoiled: float
 ) -> None:
-    run = fit(tiny.pictures(), pictures(), learning_rate=2e38)
+    genuine = Adversaries.critic_step
+
+    def spoils(self: Adversaries, draw: Any) -> bool:
+        turn = genuine(self, draw)
+        if len(self.curves.get(LOSS, [])) == 5:
+            self.critic.image.weight.data[0] = spoiled
+        return turn
+
+    monkeypatch.setattr(Adversaries, "critic_step", spoils)
+    run = fit(tiny.pictures(), pictures())
     training = json.loads((run.folder / "training.json").read_text())
     assert training["diverged"]
-    assert training["rounds"]["gradient"]["done"] < 12
+    assert [step for step, _ in training["curves"][LOSS]] == [1, 2, 3, 4, 5]
+    assert training["rounds"]["gradient"]["done"] == 5
     assert all(weight.isfinite().all() for weight in run.sampler.generator.parameters())
     assert run.sample(3)[0].shape == (3, 8, 8)
     assert Ledger("gan.ledger").reserved(run.facts["run"], "gradient") >= 1
