@@ -17,7 +17,7 @@ from simulacra.methods.gan_schedule import Schedule
 from simulacra.methods.gan_training import LOSS, Adversaries, Diverged, critic_map
 from simulacra.methods.looping import PrivateLoop, Rounds, loop_step
 from simulacra.methods.replaying import matrix_units
-from simulacra.networks.critics import CriticOptions
+from simulacra.networks.critics import SMALLEST_SIDE, CriticOptions
 from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -52,7 +52,7 @@ class DPGAN(PrivateLoop):
     """Noise multiplier of the counts, relative to the gradients'."""
     fake_labels: Literal["counted", "uniform"] = "counted"
     """Fakes have the classes in their noisy shares, or all alike."""
-    learning_rate: float = 2e-4
+    learning_rate: float = 1e-3
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
     precision: Literal["single", "tensor-float"] = "single"
@@ -73,11 +73,12 @@ class DPGAN(PrivateLoop):
             )
 
     def suited_to(self, schema: Schema) -> Self:
-        """Images take the generator of the paper; tables the usual one, faster steps and a little less patience."""
-        if schema.image is not None:
-            small = min(schema.image.height, schema.image.width) < 4
-            return self if small else replace(self, generator=GeneratorOptions(kind="deconvolutional"))
-        return replace(self, learning_rate=1e-3)
+        """Images take the paper's generator and learning rate."""
+        if schema.image is None:
+            return self
+        small = min(schema.image.height, schema.image.width) < SMALLEST_SIDE
+        generator = self.generator if small else replace(self.generator, kind="deconvolutional")
+        return replace(self, learning_rate=2e-4, generator=generator)
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"class-counts": ClassCount(schema.classes)}
