@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +52,8 @@ class Workplace:
 
     def released(self, row: Row) -> bool:
         """Whether the answers are there and certified."""
-        return row.real or (self.place(row) / "run" / "certificate.json").exists()
+        run = self.place(row) / "run"
+        return row.real or ((run / "certificate.json").exists() and (not _draws(row) or (run / "permit.json").exists()))
 
     def trained(self, row: Row) -> bool:
         """Whether there is a finished sampler."""
@@ -66,13 +68,16 @@ class Workplace:
         if not self.may_release:
             raise click.ClickException("the bundle holds no release of it; bundle it again where the records are")
         from simulacra import datasets
+        from simulacra.synthesis.looping import prepare
         from simulacra.synthesis.releasing import release
 
         found = datasets.load(row.data, "train")
         out = self.place(row) / "run"
         ledger = self.folder / "ledgers" / f"{row.data}-{row.adjacency}.ledger"
         ledger.parent.mkdir(parents=True, exist_ok=True)
-        release(
+        # A method that draws while it learns is paid for here, and may then learn elsewhere.
+        begin = partial(prepare, seed=row.seed) if _draws(row) else release
+        begin(
             found.data,
             schema=row.schema,
             method=row.method,
@@ -88,11 +93,17 @@ class Workplace:
 
     def train(self, row: Row, device: str, progress: Progress = silent) -> None:
         """Train from the release; an interrupted training continues from its checkpoint."""
+        from simulacra import datasets
+        from simulacra.synthesis.looping import resume
         from simulacra.synthesis.training import train
 
         started = time.perf_counter()
         (self.place(row) / "samples.json").unlink(missing_ok=True)  # samples of an earlier training are not this one's
-        run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress))
+        if _draws(row):
+            records = datasets.load(row.data, "train").data
+            run = resume(records, self.run(row), device=device, watcher=_Steps(progress))
+        else:
+            run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress))
         if run.training is None or run.training["stopped_early"]:
             raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
         facts = {"seconds": round(time.perf_counter() - started, 1), "hardware": hardware(device)}
@@ -154,6 +165,14 @@ class _Steps(Watcher):
 
     def on_step(self, step: int, steps: int, loss: float) -> None:
         self.progress(f"loss {loss:.4g}", step, steps)
+
+
+def _draws(row: Row) -> bool:
+    """Whether the row's method draws while it learns."""
+    from simulacra.methods import all_methods
+    from simulacra.methods.looping import PrivateLoop
+
+    return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
 
 
 def _keeps(row: Row, certificate: dict[str, Any]) -> bool:
