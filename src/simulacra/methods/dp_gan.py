@@ -25,6 +25,7 @@ from simulacra.schema import Schema
 MOST_FAKES = 1_000_000
 LOOKS = 200
 """So often in a run the curves are noted, and the state is kept if all of it is finite."""
+PICTURES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,7 @@ class DPGAN(PrivateLoop):
                 seed=context.seed,
                 device=device,
                 curves=context.curves,
+                pictures=context.pictures,
             )
             every = max(1, gradients.total // LOOKS)
             try:
@@ -116,6 +118,8 @@ class DPGAN(PrivateLoop):
                         adversaries.generator_step()
                     if turn % every == 0 or turn + 1 == gradients.total:
                         loss = adversaries.look(turn + 1)
+                        if turn % (every * LOOKS // PICTURES) == 0 or turn + 1 == gradients.total:
+                            adversaries.show(turn + 1)
                         if context.on_step:
                             context.on_step(turn + 1, gradients.total, loss)
             except Diverged:

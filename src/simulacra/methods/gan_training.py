@@ -34,6 +34,10 @@ if TYPE_CHECKING:
 Draw = Callable[[FeatureMap], torch.Tensor]
 SECOND_MOMENT = 0.999
 LOSS, ACCURACY, PACE = "generator loss", "critic accuracy on fakes", "critic steps per generator step"
+SPREAD = "spread of fakes within a class"
+"""Falls to nothing when all fakes of a class become alike: mode collapse."""
+SHOWN = 10
+"""Fakes in a picture of how the generator does."""
 
 
 class Diverged(SettingError):
@@ -73,9 +77,12 @@ class Adversaries:
         seed: int,
         device: torch.device,
         curves: dict[str, list[tuple[int, float]]] | None = None,
+        pictures: dict[int, torch.Tensor] | None = None,
     ) -> None:
         self.settings, self.batch, self.device = settings, batch, device
         self.curves = {} if curves is None else curves
+        self.pictures = {} if pictures is None else pictures
+        self.image = schema.image
         self.real = critic_map(settings, schema, seed=seed + 1, device=device, batch=batch)
         self.critic = cast(Any, self.real.sums.loss).critic
         with torch.random.fork_rng(devices=[]):
@@ -136,18 +143,36 @@ class Adversaries:
         if not self._finite():
             raise Diverged("weights are not numbers")
         self.fakes.fresh(self.random)
-        logits = self.critic(self.fakes.points(), self.fakes.labels)
-        loss, accuracy = torch.stack([softplus(-logits).mean(), (logits < 0).float().mean()]).tolist()
+        points, labels = self.fakes.points(), self.fakes.labels
+        logits = self.critic(points, labels)
+        seen = [softplus(-logits).mean(), (logits < 0).float().mean(), _spread(points, labels, self.generator.classes)]
+        loss, accuracy, spread = torch.stack(seen).tolist()
         if not math.isfinite(loss):
             raise Diverged("the generator's loss is not a number")
         for name, value in (
             (LOSS, loss),
             (ACCURACY, accuracy),
             (PACE, float(self.pace.critic_steps)),
+            (SPREAD, spread),
         ):
             self.curves.setdefault(name, []).append((step, value))
         self._good = self._copied()
         return float(loss)
+
+    @torch.no_grad()
+    def show(self, step: int) -> None:
+        """Keep a picture of what the generator makes of the same few codes and labels each time."""
+        if self.image is None:
+            return
+        count, classes = SHOWN, self.generator.classes
+        codes = torch.randn(count, self.generator.latent, generator=torch.Generator().manual_seed(0))
+        labels = torch.eye(classes)[torch.arange(count) % classes]
+        self.generator.eval()
+        points = self.generator(codes.to(self.device), labels.to(self.device))
+        self.generator.train()
+        pixels = (points * 255).round().clamp(0, 255).to(torch.uint8).cpu()
+        shape = (count, self.image.channels, self.image.height, self.image.width)
+        self.pictures[step] = pixels.view(shape).permute(0, 2, 3, 1).contiguous()
 
     def back_to_good(self) -> None:
         """Return to what was there when all was last seen to be finite."""
@@ -175,6 +200,7 @@ class Adversaries:
         self.random.set_state(state["random"].cpu())
         self.pace.load(state["pace"].cpu())
         self.curves.update({name: curve_from_state(value) for name, value in _below(state, "curve.").items()})
+        self.pictures.update({int(step): value.cpu() for step, value in _below(state, "picture.").items()})
         self._good = dict(state)
 
     def _teach_plainly(self) -> tuple[torch.Tensor, ...]:
@@ -202,11 +228,19 @@ class Adversaries:
 
     def _copied(self) -> dict[str, torch.Tensor]:
         state = {"random": self.random.get_state(), "pace": self.pace.state(), **curves_to_state(self.curves)}
+        state |= {f"picture.{step}": value for step, value in self.pictures.items()}
         for prefix, module, optimiser in self._parts():
             state |= {f"{prefix}.{name}": value.detach().clone() for name, value in module.state_dict().items()}
             for index, moments in optimiser.state_dict()["state"].items():
                 state |= {f"{prefix}-moments.{index}.{key}": value.clone() for key, value in moments.items()}
         return state
+
+
+def _spread(points: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
+    """The root of the mean squared distance of points to the mean of their class, per number of a point."""
+    one_hot = (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).to(points.dtype)
+    means = (one_hot.T @ points) / one_hot.sum(dim=0).clamp(min=1).unsqueeze(1)
+    return (points - means[labels]).square().mean().sqrt()
 
 
 def _below(state: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -20,7 +20,7 @@ from simulacra.gradients.clipping import clipped_to
 from simulacra.methods import make_method
 from simulacra.methods.dp_gan import DPGAN
 from simulacra.methods.gan_fakes import Fakes
-from simulacra.methods.gan_training import ACCURACY, LOSS, PACE, Adversaries
+from simulacra.methods.gan_training import ACCURACY, LOSS, PACE, SPREAD, Adversaries
 from simulacra.privacy.ledger import Ledger
 from simulacra.privacy.query import FeatureMap
 from simulacra.schema import ImageShape, Schema
@@ -163,7 +163,7 @@ def test_the_curves_hold_what_fakes_tell() -> None:
     game = adversaries(pictures())
     game.critic_step(Asked())
     game.look(1)
-    assert set(game.curves) == {LOSS, ACCURACY, PACE}
+    assert set(game.curves) == {LOSS, ACCURACY, PACE, SPREAD}
     assert 0 <= game.curves[ACCURACY][0][1] <= 1
     assert game.curves[PACE] == [(1, 2.0)]
 
@@ -317,3 +317,28 @@ def test_the_same_answers_give_the_same_generator_whatever_the_records() -> None
                 game.generator_step()
     for name, value in first.state().items():
         assert torch.equal(second.state()[name], value), name
+
+
+def test_the_report_shows_the_critic_and_the_same_codes_over_time(work: Path) -> None:
+    run = fit(tiny.pictures(), pictures())
+    page = simulacra.write_report(run).read_text()
+    for words in (
+        "critic accuracy on fakes",
+        "spread of fakes within a class",
+        "after 12 steps",
+        "noisy gradients alone",
+    ):
+        assert words in page
+    assert "fitted to the release alone" not in page
+
+
+def test_fakes_that_are_all_alike_have_no_spread() -> None:
+    game = adversaries(pictures(), batch=16)
+    game.look(1)
+    with torch.no_grad():
+        for weight in game.generator.parameters():
+            weight.zero_()
+    game.look(2)
+    (_, before), (_, after) = game.curves[SPREAD]
+    assert before > 0
+    assert after < 1e-6
