@@ -287,6 +287,35 @@ def test_the_map_charges_its_bound() -> None:
     torch.testing.assert_close(feature_map.clipped_sum(inputs, labels), sums(inputs, labels), rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"),
+    [((3, 3), (1, 1), (1, 1), (1, 1)), ((4, 4), (2, 2), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 0), (1, 2))],
+)
+def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
+    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int]
+) -> None:
+    from simulacra.gradients.convolution import Window, _weight_product, _weight_sum
+
+    window = Window(kernel, stride, padding, dilation)
+    layer = nn.Conv2d(3, 5, kernel, stride, padding, dilation).double()
+    images = torch.rand(4, 3, 8, 9, dtype=torch.float64)
+    signals = torch.rand_like(layer(images))
+    height, width = signals.shape[2:]
+    patches = window.patches(images, height, width)
+    found = {}
+    for way in ("_pixel_work", "_patch_work"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Window, way, lambda *_: 0)
+            found[way] = window.products(images, height, width)
+    right = patches @ patches.transpose(1, 2)
+    torch.testing.assert_close(found["_pixel_work"], right)
+    torch.testing.assert_close(found["_patch_work"], right)
+    shape = layer.weight.shape
+    torch.testing.assert_close(
+        _weight_product(images, signals, shape, window), _weight_sum(images, signals, shape, window)
+    )
+
+
 def test_label_planes_are_a_convolution_of_one_hot_planes() -> None:
     planes = LabelConvolution(3, 4, kernel=4, stride=2, padding=1, height=8, width=6)
     labels = torch.tensor([0, 2, 2, 1])

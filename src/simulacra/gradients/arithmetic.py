@@ -30,17 +30,19 @@ class Precision(StrEnum):
 
 @contextmanager
 def arithmetic(precision: Precision) -> Iterator[None]:
-    """Let GPUs round to TF32, or forbid it; as before afterwards."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
-    _allow(*[precision is Precision.TENSOR_FLOAT] * 2)
+    """Let GPUs round to TF32, or forbid it, and look for the quickest convolutions; as before afterwards."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+    rounded = precision is Precision.TENSOR_FLOAT
+    _set(rounded, rounded, True)  # all batches have one size, so that trying is worth its while
     try:
         yield
     finally:
-        _allow(*before)
+        _set(*before)
 
 
-def _allow(convolutions: bool, products: bool) -> None:
+def _set(convolutions: bool, products: bool, benchmark: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # newer versions recommend other names for these switches; older lack those
         torch.backends.cudnn.allow_tf32 = convolutions
         torch.backends.cuda.matmul.allow_tf32 = products
+        torch.backends.cudnn.benchmark = benchmark

@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.functional import pad
 
 from simulacra.gradients.contribution import Contribution, Explicit, Lengths, kept, scaled
-from simulacra.gradients.linear import pairwise
 
 
 @dataclass(frozen=True)
@@ -42,6 +41,43 @@ class Window:
         )
         return view.reshape(n, height * width, -1)
 
+    def products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        """The products of all pairs of patches, (n, positions, positions), by the way that is less work.
+
+        Patches overlap. The product of two is a sum of products of pixels, each of which many pairs share, so with a
+        small stride it is less work to multiply pixels first.
+        """
+        positions = height * width
+        if self._pixel_work(images.shape, positions) > self._patch_work(images.shape, positions):
+            patches = self.patches(images, height, width)
+            return patches @ patches.transpose(1, 2)
+        (high, wide), (down, across) = self.padding, self.stride
+        padded = pad(images, (wide, wide, high, high))
+        pixels = padded.flatten(2)
+        gram = (pixels.transpose(1, 2) @ pixels).view(len(images), *padded.shape[2:] * 2)
+        batch, row, column, other_row, other_column = gram.stride()
+        view = gram.as_strided(
+            (len(images), *self.kernel, height, width, height, width),
+            (
+                batch,
+                (row + other_row) * self.dilation[0],
+                (column + other_column) * self.dilation[1],
+                *(row * down, column * across, other_row * down, other_column * across),
+            ),
+        )
+        return view.sum(dim=(1, 2)).view(len(images), positions, positions)
+
+    def product_work(self, shape: torch.Size, positions: int) -> int:
+        """Multiplications per image for the products of all pairs of patches."""
+        return min(self._pixel_work(shape, positions), self._patch_work(shape, positions))
+
+    def _pixel_work(self, shape: torch.Size, positions: int) -> int:
+        pixels = (shape[2] + 2 * self.padding[0]) * (shape[3] + 2 * self.padding[1])
+        return pixels**2 * shape[1] + positions**2 * self.kernel[0] * self.kernel[1]
+
+    def _patch_work(self, shape: torch.Size, positions: int) -> int:
+        return positions**2 * shape[1] * self.kernel[0] * self.kernel[1]
+
 
 def supported(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
     """Whether the rule below knows this kind of convolution: one group, and plain zeros around the image."""
@@ -65,7 +101,7 @@ def _contribution(
     window, bias = Window.of(layer), layer.bias is not None
     positions, rows = narrow.shape[2] * narrow.shape[3], narrow.shape[1]
     columns = wide.shape[1] * window.kernel[0] * window.kernel[1]
-    if positions * (columns + rows) < rows * columns:
+    if window.product_work(wide.shape, positions) + positions**2 * rows < positions * rows * columns:
         return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
     patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
     gradient = (narrow.flatten(2) @ patches).view(-1, *layer.weight.shape)
@@ -89,10 +125,11 @@ class _Pairwise(Contribution):
         self.bias = bias
 
     def lengths(self) -> Lengths:
-        patches = self.window.patches(self.wide, self.narrow.shape[2], self.narrow.shape[3])
-        values = self.narrow.flatten(2).transpose(1, 2)
-        bulk = (patches.norm(dim=2) * values.norm(dim=2)).sum(dim=1)
-        squared = bulk.square() if values.shape[1] == 1 else pairwise(patches, values)
+        values = self.narrow.flatten(2)
+        near = self.window.products(self.wide, self.narrow.shape[2], self.narrow.shape[3])
+        back = values.transpose(1, 2) @ values
+        squared: torch.Tensor = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
+        bulk = (near.diagonal(dim1=1, dim2=2) * back.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(dim=1)
         if self.bias:
             squared = squared + self.signals.sum(dim=(2, 3)).square().sum(dim=1)
             bulk = bulk + self.signals.norm(dim=1).sum(dim=(1, 2))
@@ -109,7 +146,12 @@ class _Pairwise(Contribution):
 
 
 def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
-    """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass."""
+    """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass.
+
+    Where factors are rounded to TF32 it is one matrix product, of which it is known what is rounded: see `clipping`.
+    """
+    if wide.is_cuda and torch.backends.cudnn.allow_tf32:
+        return _weight_product(wide, narrow, shape, window)
     found = torch.ops.aten.convolution_backward(
         narrow,
         wide,
@@ -125,3 +167,9 @@ def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, win
     )
     weight: torch.Tensor = found[1]
     return weight
+
+
+def _weight_product(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
+    patches = window.patches(wide, narrow.shape[2], narrow.shape[3]).flatten(0, 1)
+    values = narrow.flatten(2).transpose(1, 2).flatten(0, 1)
+    return (values.T @ patches).view(shape)

@@ -16,7 +16,7 @@ MOST_NUMBERS = {"cpu": 1 << 26, "cuda": 1 << 30}
 """A micro-batch holds about this many numbers at once."""
 TRIED = 3
 """Invented records on which a loss is compared with the specification before it is trusted."""
-CLOSE, UNCLIPPED = 1e-2, 1e30
+CLOSE, UNCLIPPED = 1e-3, 1e30
 
 
 class GradientSums:
@@ -38,13 +38,15 @@ class GradientSums:
         if not bound > 0:
             raise SettingError(f"the clipping bound must be positive, got {bound}")
         refuse_mixing(loss)
-        self.loss, self.bound, self.precision = loss, bound, precision
+        self.loss, self.bound = loss, bound
+        self.precision = Precision.SINGLE  # while it is tried out, so that any difference is a mistake
         self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise SettingError("the loss has no parameters to train")
         self.size = sum(parameter.numel() for parameter in self.parameters)
         self.slow = without_rule(loss)
         self.numbers = self._tried(inputs, classes)
+        self.precision = precision
 
     def batch(
         self,

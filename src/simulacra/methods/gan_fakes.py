@@ -34,7 +34,8 @@ class Fakes:
         """New codes and labels from the training's own random stream."""
         self.codes.normal_(generator=random)
         self._picks.uniform_(generator=random)
-        torch.bucketize(self._picks, self.edges, right=True, out=self.labels)
+        if len(self.edges):
+            torch.bucketize(self._picks, self.edges, right=True, out=self.labels)
         if self._gumbel is not None:
             self._gumbel.exponential_(generator=random).clamp_(min=1e-20).log_().neg_()
 
