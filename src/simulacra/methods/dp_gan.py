@@ -13,6 +13,7 @@ from simulacra.features.combine import ClassCount
 from simulacra.generators import GeneratorOptions, try_out
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, check_shares
+from simulacra.methods.gan_pretraining import Pretraining, pretrain
 from simulacra.methods.gan_schedule import Schedule
 from simulacra.methods.gan_training import LOSS, Adversaries, Diverged, critic_map
 from simulacra.methods.looping import PrivateLoop, Rounds, loop_step
@@ -61,6 +62,7 @@ class DPGAN(PrivateLoop):
     schedule: Schedule = field(default_factory=Schedule)
     critic: CriticOptions = field(default_factory=CriticOptions)
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
+    pretraining: Pretraining = field(default_factory=Pretraining)
 
     def __post_init__(self) -> None:
         check_shares("dp-gan", count_noise=self.count_noise)
@@ -89,8 +91,14 @@ class DPGAN(PrivateLoop):
 
     def loops(self, schema: Schema) -> Sequence[Step]:
         try_out(schema, self.generator)  # what does not fit must be refused before anything is spent
+        self.pretraining.check(schema)
         gradient = critic_map(self, schema, seed=0, device=torch.device("cpu"), batch=None)
         return (loop_step("gradient", gradient, sample_rate=self.rate, rounds=self.steps),)
+
+    def remarks(self, schema: Schema) -> Sequence[str]:
+        if self.pretraining.data is None:
+            return ()
+        return (f'critic and generator were pretrained on the public data set "{self.pretraining.data}"',)
 
     def fit(
         self, schema: Schema, releases: Mapping[str, Release], rounds: Mapping[str, Rounds], context: Context
@@ -113,6 +121,8 @@ class DPGAN(PrivateLoop):
             )
             every = max(1, gradients.total // LOOKS)
             try:
+                if self.pretraining.data is not None and not _begun(context):
+                    pretrain(adversaries, self.pretraining, schema, seed=context.seed)
                 for turn in gradients.turns(adversaries):
                     if adversaries.critic_step(gradients.draw):
                         adversaries.generator_step()
@@ -130,3 +140,8 @@ class DPGAN(PrivateLoop):
         return Sampler(
             schema=schema, options=self.generator, generator=adversaries.generator.eval(), class_shares=shares.float()
         )
+
+
+def _begun(context: Context) -> bool:
+    """Whether there is a checkpoint to go on from, so that pretraining is behind us."""
+    return context.checkpoint is not None and any(context.checkpoint.glob("*.safetensors"))

@@ -174,6 +174,17 @@ class Adversaries:
         shape = (count, self.image.channels, self.image.height, self.image.width)
         self.pictures[step] = pixels.view(shape).permute(0, 2, 3, 1).contiguous()
 
+    def begin_again(self) -> None:
+        """Forget moments, pace and what was noted, and keep the weights: the start of another game."""
+        for _, _, optimiser in self._parts():
+            for moments in optimiser.state.values():
+                for value in moments.values():
+                    value.zero_()
+        self.pace = Pace(self.settings.schedule)
+        self.curves.clear()
+        self.pictures.clear()
+        self._good = self._copied()
+
     def back_to_good(self) -> None:
         """Return to what was there when all was last seen to be finite."""
         self.load(self._good)

@@ -342,3 +342,43 @@ def test_fakes_that_are_all_alike_have_no_spread() -> None:
     (_, before), (_, after) = game.curves[SPREAD]
     assert before > 0
     assert after < 1e-6
+
+
+# -- public pretraining ---------------------------------------------------------------------------------------------
+
+
+def test_pretraining_learns_from_public_images_and_the_certificate_says_so(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    genuine = Adversaries.begin_again
+    monkeypatch.setattr(Adversaries, "begin_again", lambda self: (seen.append(self.curves), genuine(self))[1])
+    run = fit(tiny.pictures(), pictures(), **{"pretraining.data": "digits", "pretraining.steps": 2})
+    assert len(seen) == 1
+    assert "digits" in json.dumps(run.certificate)
+    training = json.loads((run.folder / "training.json").read_text())
+    assert training["rounds"]["gradient"]["done"] == 12
+    assert len(training["curves"][LOSS]) == 12
+
+
+def test_after_pretraining_only_the_weights_stay() -> None:
+    game = adversaries(pictures())
+    game.critic_step(Asked(0.5))
+    game.generator_step()
+    game.look(1)
+    weights = {name: value for name, value in game.state().items() if name.startswith("critic.")}
+    game.begin_again()
+    state = game.state()
+    assert all(torch.equal(state[name], value) for name, value in weights.items())
+    assert not any(value.any() for name, value in state.items() if "-moments." in name)
+    assert game.pace.accuracy is None
+    assert not game.curves
+
+
+@pytest.mark.parametrize(
+    ("schema", "data", "words"),
+    [(pictures(), "mnist", "28 x 28 x 1"), (tiny.schema(tiny.PEOPLE), "adult", "for images")],
+)
+def test_public_data_of_another_form_is_refused_before_anything_is_spent(schema: Schema, data: str, words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        make_method("dp-gan", {"pretraining.data": data}, schema).plan(schema)
