@@ -142,9 +142,9 @@ def table(book: Path, form: str) -> None:
 
 def _state(row: Row, place: Workplace, book: Path) -> str:
     known = outcomes.load(book, row)["scorings"]
-    schema = row.schema
-    done = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name in known]
-    missing = [name for name, scoring in SCORINGS.items() if scoring.fits(schema) and name not in known]
+    suited = [name for name, scoring in SCORINGS.items() if scoring.suits(row)]
+    done = [name for name in suited if name in known]
+    missing = [name for name in suited if name not in known]
     stages = (("released", place.released), ("trained", place.trained), ("sampled", place.sampled))
     reached = [] if row.real else [name for name, check in stages if check(row)]
     words = [*reached, *([f"scored {', '.join(done)}"] if done else [])]

@@ -129,7 +129,7 @@ def settle(work: Path, book: Path) -> None:
 
 
 def _fits(scoring: Scoring, rows: Sequence[Row]) -> bool:
-    return any(scoring.fits(row.schema) for row in rows)
+    return any(scoring.suits(row) for row in rows)
 
 
 def _cut(sizes: Mapping[str, int], limit: int, *, room: int) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from simulacra.privacy.durable import write_durably
 BOOK = Path(__file__).parent / "results" / "book"
 FORMAT = 1
 
-NEWER_FIELDS = {"labelled": True}
+NEWER_FIELDS = {"labelled": True, "condensed": None}
 """Fields of a row that older files lack, and what they meant."""
 
 Result = dict[str, Any]

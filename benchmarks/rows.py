@@ -32,6 +32,9 @@ class Row:
     variant: str = ""
     labelled: bool = True
     """Whether the data set's labels are used; images can do without."""
+    condensed: int | None = None
+    """Records of each class, for rows whose samples are a condensed set. Where the method makes none itself, its
+    release is condensed, from samples of the generator that was trained first."""
 
     @property
     def schema(self) -> Schema:
@@ -72,6 +75,7 @@ class Family:
     seeded: Sequence[str] = ()
     variant: str = ""
     labelled: bool = True
+    condensed: int | None = None
 
     def rows(self) -> list[Row]:
         """Every combination."""
@@ -86,6 +90,7 @@ class Family:
                 settings={**self.settings, **dict.fromkeys(self.seeded, seed)},
                 variant=self.variant,
                 labelled=self.labelled,
+                condensed=self.condensed,
             )
             for data in self.data
             for epsilon in self.epsilons
@@ -169,6 +174,17 @@ FAMILIES: list[Family] = [
         epsilons=(10,),
         settings=preset("dp-ntk", "celeba"),
         seeded=("feature_seed",),
+    ),
+    *(
+        Family(
+            method=method,
+            data=("mnist", "fashion-mnist"),
+            epsilons=(1, 10),
+            seeded=("feature_seed",),
+            variant="condensed-50",
+            condensed=50,
+        )
+        for method in ("dp-merf", "dp-ntk")
     ),
     Family(method="dp-hp", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
     Family(method="moments", data=("mnist", "fashion-mnist"), epsilons=(1, 10), adjacency="add-remove"),

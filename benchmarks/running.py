@@ -65,7 +65,7 @@ class Runner:
     def _run(self, row: Row) -> None:
         real = self._real.setdefault((row.data, row.labelled), Real(name=row.data, schema=row.schema))
         known = outcomes.load(self.folder, row)["scorings"]
-        wanted = [scoring for scoring in self.scorings if scoring.fits(real.schema)]
+        wanted = [scoring for scoring in self.scorings if scoring.suits(row)]
         missing = [scoring for scoring in wanted if self.again or scoring.name not in known]
         if not missing:
             self.say(f"{row.name}: nothing left to do")

@@ -10,6 +10,7 @@ import click
 import numpy as np
 
 from benchmarks.material import Material
+from benchmarks.rows import Row
 from simulacra.errors import suggestion
 from simulacra.evaluate.scores import Scores
 from simulacra.schema import Schema
@@ -27,6 +28,12 @@ class Scoring:
     compute: Callable[[Material], Scores]
     weights: tuple[str, ...] = ()
     """Pretrained networks that it needs."""
+    condensed: bool | None = False
+    """Whether it is for condensed sets, or for any number of samples; None is for both."""
+
+    def suits(self, row: Row) -> bool:
+        """Whether a row can be scored by it."""
+        return self.condensed in (None, row.condensed is not None) and self.fits(row.schema)
 
 
 def grey(schema: Schema) -> bool:
@@ -37,6 +44,11 @@ def grey(schema: Schema) -> bool:
 def colour(schema: Schema) -> bool:
     """Labelled images with three channels."""
     return schema.image is not None and schema.image.channels == 3 and schema.labelled
+
+
+def labelled_pictures(schema: Schema) -> bool:
+    """Labelled images of any kind."""
+    return schema.image is not None and schema.labelled
 
 
 def pictures(schema: Schema) -> bool:
@@ -137,6 +149,21 @@ _ALL = (
         words="twelve classifiers, one fixed setting each, scored by their probabilities; the mean over the twelve",
         fits=lambda schema: schema.image is None,
         compute=tables,
+        condensed=None,
+    ),
+    Scoring(
+        name="convnet-condensed",
+        words="the ConvNet of the condensation papers, trained on all of a condensed set for 1,000 epochs",
+        fits=labelled_pictures,
+        compute=classify("convnet", rows=None),
+        condensed=True,
+    ),
+    Scoring(
+        name="networks-condensed",
+        words="the other five networks of the condensation papers, trained on the same set in the same way",
+        fits=labelled_pictures,
+        compute=classify("mlp128", "lenet", "alexnet", "vgg11", "resnet18", rows=None),
+        condensed=True,
     ),
 )
 

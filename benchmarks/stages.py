@@ -92,7 +92,7 @@ class Workplace:
         )
 
     def train(self, row: Row, device: str, progress: Progress = silent) -> None:
-        """Train from the release; an interrupted training continues from its checkpoint."""
+        """Train from the release, and condense it if the row says so; an interrupted training is continued."""
         from simulacra import datasets
         from simulacra.synthesis.looping import resume
         from simulacra.synthesis.training import train
@@ -104,16 +104,20 @@ class Workplace:
             run = resume(records, self.run(row), device=device, watcher=_Steps(progress))
         else:
             run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress))
-        if run.training is None or run.training["stopped_early"]:
-            raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
+        _refuse_stopped(run)
+        if row.condensed is not None and run.sampler.size is None:
+            run = train(run, seed=row.seed, device=device, settings=_condensing(row), watcher=_Steps(progress))
+            _refuse_stopped(run)
         facts = {"seconds": round(time.perf_counter() - started, 1), "hardware": hardware(device)}
         _write(self.place(row) / "trained.json", facts)
 
     def sample(self, row: Row, real: Real, device: str) -> None:
         """Draw the samples that every scoring of this row reads: labels from the noisy class shares, a fixed seed."""
-        rows = IMAGES if real.schema.image is not None else min(len(real.train), MOST_TABLE_ROWS)
-        seed = SAMPLE_SEED + row.seed
         run = self.run(row)
+        rows = run.sampler.size
+        if rows is None:
+            rows = IMAGES if real.schema.image is not None else min(len(real.train), MOST_TABLE_ROWS)
+        seed = SAMPLE_SEED + row.seed
         run.sampler.generator.to(device)
         drawn: Records = run.sample(rows, seed=seed)
         place = self.place(row)
@@ -173,6 +177,16 @@ def _draws(row: Row) -> bool:
     from simulacra.methods.looping import PrivateLoop
 
     return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
+
+
+def _refuse_stopped(run: Run) -> None:
+    if run.training is None or run.training["stopped_early"]:
+        raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
+
+
+def _condensing(row: Row) -> dict[str, Any]:
+    """A set in place of the generator that was just trained, beginning with its samples."""
+    return {"generator.kind": "condensed", "generator.init": "samples", "generator.per_class": row.condensed}
 
 
 def _keeps(row: Row, certificate: dict[str, Any]) -> bool:

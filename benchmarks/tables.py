@@ -26,6 +26,12 @@ COLUMNS: dict[Column, str] = {
     published.AUROC: "AUROC",
     published.AUPRC: "AUPRC",
     ("tables", "f1_mean"): "F1",
+    ("convnet-condensed", "convnet_accuracy"): "ConvNet",
+    ("networks-condensed", "mlp128_accuracy"): "MLP",
+    ("networks-condensed", "lenet_accuracy"): "LeNet",
+    ("networks-condensed", "alexnet_accuracy"): "AlexNet",
+    ("networks-condensed", "vgg11_accuracy"): "VGG11",
+    ("networks-condensed", "resnet18_accuracy"): "ResNet-18",
 }
 
 NONE = "–"

@@ -72,3 +72,27 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(trained_once: Path, work: Path) -> Path:
     """A copy of the trained run, to do with as one likes."""
     return Path(shutil.copytree(trained_once, work / "run"))
+
+
+ACCOUNTS: dict[Any, Any] = {}
+
+
+@pytest.fixture
+def remembered_plans(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plans of training loops take seconds to calibrate; tests that make the same few again and again remember them."""
+    from simulacra.privacy import accountant
+
+    def remembered(name: str) -> Any:
+        genuine = getattr(accountant, name)
+
+        def recall(events: Any, *rest: Any, **more: Any) -> Any:
+            named = [(key, tuple(value) if key == "fixed" else value) for key, value in sorted(more.items())]
+            key = (name, tuple(events), rest, *named)
+            if key not in ACCOUNTS:
+                ACCOUNTS[key] = genuine(events, *rest, **more)
+            return ACCOUNTS[key]
+
+        return recall
+
+    for name in ("calibrate", "epsilon", "delta"):
+        monkeypatch.setattr(accountant, name, remembered(name))

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simulacra.privacy.ledger import Ledger
     from simulacra.report.runs import write_report
     from simulacra.schema import Schema
+    from simulacra.synthesis.condensing import condense
     from simulacra.synthesis.looping import prepare, resume
     from simulacra.synthesis.releasing import plan, release
     from simulacra.synthesis.run import Run
@@ -33,6 +34,7 @@ _HOMES = {
     "Run": "simulacra.synthesis.run:Run",
     "Schema": "simulacra.schema:Schema",
     "SimulacraError": "simulacra.errors:SimulacraError",
+    "condense": "simulacra.synthesis.condensing:condense",
     "evaluate_files": "simulacra.evaluate.runs:evaluate_files",
     "evaluate_run": "simulacra.evaluate.runs:evaluate_run",
     "fit": "simulacra.synthesis.training:fit",
@@ -52,6 +54,7 @@ __all__ = [
     "Run",
     "Schema",
     "SimulacraError",
+    "condense",
     "evaluate_files",
     "evaluate_run",
     "fit",

@@ -25,6 +25,7 @@ EXPORTED = [
     "Run",
     "Schema",
     "SimulacraError",
+    "condense",
     "evaluate_files",
     "evaluate_run",
     "fit",

@@ -76,8 +76,21 @@ def test_every_registered_row_is_of_a_known_data_set_and_method() -> None:
     ],
 )
 def test_scorings_follow_from_the_schema(data: str, expected: list[str]) -> None:
-    schema = datasets.schema(data)
-    assert [name for name, one in SCORINGS.items() if one.fits(schema)] == expected
+    row = Row(method="dp-merf", data=data, epsilon=1.0, seed=0)
+    assert [name for name, one in SCORINGS.items() if one.suits(row)] == expected
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ("mnist", ["convnet-condensed", "networks-condensed"]),
+        ("cifar10", ["convnet-condensed", "networks-condensed"]),
+        ("adult", ["tables"]),
+    ],
+)
+def test_condensed_sets_are_scored_by_protocols_of_their_own(data: str, expected: list[str]) -> None:
+    row = Row(method="dp-merf", data=data, epsilon=1.0, seed=0, condensed=50)
+    assert [name for name, one in SCORINGS.items() if one.suits(row)] == expected
 
 
 def test_an_unknown_scoring_is_refused() -> None:

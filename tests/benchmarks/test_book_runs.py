@@ -105,6 +105,20 @@ def test_a_method_that_draws_while_it_learns_is_paid_for_first_and_then_learns(c
     assert "nothing left to do" in call("run", name).out
 
 
+def test_a_row_of_a_condensed_set_is_scored_on_the_set_itself(call: Call) -> None:
+    name = f"{DIGITS}+set"
+    finished = call("run", name)
+    assert finished.code == 0, finished.out
+    found = result(name)
+    assert set(found["scorings"]) == {"convnet-condensed"}
+    assert found["scorings"]["convnet-condensed"]["details"] == {"rows": 30}
+    (draw,) = found["draws"].values()
+    assert draw["settings"]["generator"]["kind"] == "condensed"
+    assert draw["settings"]["generator"]["init"] == "samples"
+    assert draw["samples"]["rows"] == 30
+    assert "complete" in call("list", name).out
+
+
 def test_results_name_no_machine_and_no_folder(call: Call, work: Path) -> None:
     import socket
 

@@ -28,6 +28,7 @@ FAMILIES = [
         settings=DRAWN,
         variant="gan",
     ),
+    Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0,), settings=QUICK, variant="set", condensed=3),
 ]
 
 
@@ -58,6 +59,9 @@ def two_classifiers(material: Material) -> Scores:
 SCORINGS = {
     "lr-mlp-6000": Scoring(name="lr-mlp-6000", words="nearest mean", fits=grey, compute=nearest_mean),
     "fid-dp-gan": Scoring(name="fid-dp-gan", words="brightness", fits=pictures, compute=brightness),
+    "convnet-condensed": Scoring(
+        name="convnet-condensed", words="nearest mean", fits=grey, compute=nearest_mean, condensed=True
+    ),
     "tables": Scoring(name="tables", words="two", fits=lambda schema: schema.image is None, compute=two_classifiers),
 }
 

@@ -28,6 +28,7 @@ for command in (
     ask.fit,
     ask.prepare,
     ask.resume,
+    ask.condense,
     ask.sample,
     judge.evaluate,
     judge.report,

@@ -1,4 +1,4 @@
-"""plan, release, train, fit, prepare, resume, sample: from data to synthetic data."""
+"""plan, release, train, fit, prepare, resume, condense, sample: from data to synthetic data."""
 
 from __future__ import annotations
 
@@ -145,6 +145,30 @@ def resume(data: str, run: str, ledger: str | None, device: str, as_json: bool) 
             watcher=watcher,
         )
     _announce(trained, as_json, _sample_hint(trained))
+
+
+@click.command()
+@click.argument("run", type=click.Path())
+@click.option("--per-class", type=int, help="Records of each class [default: 50].")
+@click.option("--steps", type=int, help="Training steps [default: the method's].")
+@click.option("--learning-rate", type=float, help="Of Adam, on pixels in [-1, 1] or on logits [default: the method's].")
+@click.option(
+    "--init",
+    type=click.Choice(["auto", "noise", "grey", "samples"]),
+    default="auto",
+    show_default=True,
+    help="What the records begin as; auto is samples of RUN if it was trained, else noise.",
+)
+@flags("out", "seed", "device", "set", "json")
+def condense(run: str, settings: tuple[str, ...], as_json: bool, **arguments: Any) -> None:
+    """Train a few records of each class to match the releases in RUN. Free of privacy cost; writes a new run."""
+    from simulacra.synthesis.condensing import condense as make
+
+    with progress(as_json) as watcher:
+        made = make(run, settings=parse_assignments(settings), watcher=watcher, **arguments)
+    _announce(
+        made, as_json, f"next: simulacra sample {made.folder} --out {'set.npz' if made.schema.image else 'set.csv'}"
+    )
 
 
 @click.command()

@@ -17,19 +17,37 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
     from simulacra.features.critic_losses import RealLoss
+    from simulacra.features.embedding import ClippedEmbedding
+    from simulacra.features.extractors import ConvolutionalExtractor, LinearExtractor
     from simulacra.features.fourier import RandomFourier
     from simulacra.features.gradient import LossGradient
     from simulacra.features.hermite_blocks import Blocks, blocks_for
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
+    from simulacra.features.itself import Itself
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.points import OneHotPoints, PixelPoints, Points
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
     from simulacra.gradients.summing import GradientSums
+    from simulacra.networks.convnet import ConvNet
     from simulacra.networks.critics import CriticOptions, build_critic
     from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
+
+    class Narrow(ConvNet):
+        WIDTH = 3
+
+    class Precise(ClippedEmbedding):
+        dtype = torch.float64  # single precision is compared bit by bit in the map's own tests
+
+    def looked_at(operation: str) -> FeatureMap:
+        extractor = ConvolutionalExtractor(
+            ImageShape(height=5, width=4, channels=1), 3, operations=[operation], network=Narrow
+        )
+        extractor.draw_anew(7, 1)
+        extractor.network.double()
+        return Precise(extractor, 3, clip=1.0, rows=64)
 
     table = Schema(
         columns=(
@@ -59,6 +77,8 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         loss = RealLoss(critic, points)
         return LossGradient(GradientSums(loss, inputs=inputs, classes=3, bound=0.3), inputs=inputs)
 
+    projected = LinearExtractor(table, width=5)
+    projected.draw_anew(6, 0)
     small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
     return (
         ("class-count", ClassCount(3), 4, 3),
@@ -88,4 +108,9 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("moments-per-class", PerClass(moments, 3), 12, 3),
         ("critic-gradient-pixels", gradient(PixelPoints(20), ImageShape(height=4, width=5), 20), 20, 3),
         ("critic-gradient-table", gradient(one_hot, None, table.inputs), table.inputs, 3),
+        ("itself-pixels", PerClass(Itself(picture), 3), 12, 3),
+        ("itself-table", PerClass(Itself(table), 2), table.inputs, 2),
+        ("embedding-table", Precise(projected, 2, clip=1.0, rows=32), table.inputs, 2),
+        ("embedding-table-unclipped", Precise(projected, 2, clip=None, rows=32), table.inputs, 2),
+        *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),
     )

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 
 from simulacra.features.combine import refuse_too_many
+from simulacra.features.groups import Groups
 from simulacra.features.points import PixelPoints
 from simulacra.privacy.query import FeatureMap
 
@@ -86,3 +88,25 @@ class Moments(FeatureMap):
         """Of the diagonal in the upper triangle: row i begins where the longer rows above it end."""
         row = torch.arange(self.points.width)
         return row * self.points.width - torch.div(row * (row - 1), 2, rounding_mode="floor")
+
+
+@dataclass(frozen=True)
+class MeanAndProducts:
+    """The moments but for the count, to train with: all products and not their triangle, which is as long.
+
+    Points are taken as they are: what is matched was shortened when it was released.
+    """
+
+    moments: Moments
+
+    def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
+        """Weighted sums per class, (classes, pixels + pixels^2)."""
+        parts = torch.split(points, list(groups.sizes))
+        weighted = zip(parts, groups.weights, strict=True)
+        return torch.stack([self.joined(w * part.sum(dim=0), w * (part.T @ part)) for part, w in weighted])
+
+    def joined(self, total: torch.Tensor, products: torch.Tensor) -> torch.Tensor:
+        """A sum of points and one of their products, each with its weight in a release."""
+        _, second, third = self.moments.weights
+        norm = self.moments.norm
+        return torch.cat([total * (second / norm), products.flatten() * (third / norm**2)])

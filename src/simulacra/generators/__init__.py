@@ -12,8 +12,12 @@ from simulacra.schema import ImageShape, Schema
 if TYPE_CHECKING:
     import torch
 
+SPREAD_OF_PIXELS = 0.1
+"""Of the noise that a condensed set begins with: little, as what a release says nothing about stays as it began."""
+SPREAD_OF_LOGITS = 1.0
+"""For tables: more, so that rows do not all change their cells in the same step."""
 LARGEST_SPREAD = 100.0
-"""Of the noise that a condensed set begins with; records are within 1 of grey."""
+"""Records are within 1 of grey."""
 
 
 class Generator(Protocol):
@@ -44,7 +48,7 @@ class GeneratorOptions(Options):
     hidden: tuple[int, ...] | None = None
     per_class: int = 50
     init: Literal["noise", "grey", "samples"] = "noise"
-    spread: float = 1.0
+    spread: float | None = None
 
     def __post_init__(self) -> None:
         if self.latent is not None and self.latent < 1:
@@ -53,7 +57,7 @@ class GeneratorOptions(Options):
             raise SettingError(f"generator.hidden must be a list of positive sizes, got {self.hidden}")
         if self.per_class < 1:
             raise SettingError(f"generator.per_class must be at least 1, got {self.per_class}")
-        if not 0 < self.spread <= LARGEST_SPREAD:
+        if self.spread is not None and not 0 < self.spread <= LARGEST_SPREAD:
             raise SettingError(f"generator.spread must be above 0 and at most {LARGEST_SPREAD:g}, got {self.spread:g}")
 
     @property
@@ -77,7 +81,8 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     from simulacra.generators.table import TableGenerator
 
     if options.condensed:
-        spread = options.spread if options.init == "noise" else 0.0
+        usual = SPREAD_OF_LOGITS if schema.image is None else SPREAD_OF_PIXELS
+        spread = (options.spread or usual) if options.init == "noise" else 0.0
         if schema.image is None:
             return CondensedRows(Cells(schema), schema.classes, per_class=options.per_class, spread=spread)
         return CondensedImages(schema.image, schema.classes, per_class=options.per_class, spread=spread)

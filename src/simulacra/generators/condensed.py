@@ -15,9 +15,9 @@ from simulacra.schema import ImageShape
 
 BYTES_PER_NUMBER = 32
 """What training holds for each number of a set: the number, its point, the gradients of both and two moments."""
-SURE = 2.0
-"""The logit of a cell that a row begins in; all others have 0."""
-PLACING_SEED = 0
+SURE = 4.0
+"""The largest logit of a cell that a row begins in; all others have 0."""
+SEED = 0
 """Where a row lies inside its cells is drawn once and for all: a set is the same rows whenever it is asked for."""
 
 
@@ -109,11 +109,14 @@ class CondensedRows(Condensed):
 
     def records(self) -> torch.Tensor:
         likeliest = self._likeliest(self.values.detach().cpu())
-        return self.cells.place(likeliest, torch.Generator().manual_seed(PLACING_SEED))
+        return self.cells.place(likeliest, torch.Generator().manual_seed(SEED))
 
     def set_records(self, inputs: torch.Tensor) -> None:
+        cells = self.cells.one_hot(inputs)
+        # Some rows are surer of their cells than others: if all were as sure, all would leave them in the same step.
+        sure = SURE * (1 - torch.rand(cells.shape, generator=torch.Generator().manual_seed(SEED)))
         with torch.no_grad():
-            self.values.copy_(SURE * self.cells.one_hot(inputs))
+            self.values.copy_(sure * cells)
 
     def to_records(self, points: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """The likeliest cell of each column, and a place inside it."""

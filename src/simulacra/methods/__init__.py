@@ -20,10 +20,12 @@ def all_methods() -> dict[str, type[Method]]:
     from simulacra.methods.dp_hp import DPHP
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
+    from simulacra.methods.ldpdc import LDPDC
     from simulacra.methods.moments import MomentsMethod
+    from simulacra.methods.ndpdc import NDPDC
     from simulacra.methods.pairs import AllPairs
 
-    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN)}
+    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN, NDPDC, LDPDC)}
 
 
 def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:

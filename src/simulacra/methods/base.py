@@ -22,6 +22,9 @@ from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 SMALLEST_SHARE = 1e-6
+NOTHING_TO_BEGIN_WITH = (
+    "generator.init=samples begins with the sampler of a run that was trained before; train one first, or use noise"
+)
 
 Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 """What a method gets instead of data: questions in, releases out."""
@@ -34,6 +37,7 @@ class Context:
     `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses, and
     `curves` what else a method watches, by name. `pictures` has, by step, what a generator of images made of the same
     codes, as uint8 (n, height, width, channels). `diverged` says that training was ended by numbers that are none.
+    `samples` opens the sampler that a condensed set begins with.
     """
 
     seed: int = 0
@@ -45,6 +49,13 @@ class Context:
     pictures: dict[int, torch.Tensor] = field(default_factory=dict)
     stopped_early: bool = False
     diverged: bool = False
+    samples: Callable[[], Sampler] | None = None
+
+    def beginning(self) -> Sampler:
+        """The sampler to begin with, if there is one."""
+        if self.samples is None:
+            raise SettingError(NOTHING_TO_BEGIN_WITH)
+        return self.samples()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,6 +107,8 @@ class ReleaseOnce(Method):
     def plan(self, schema: Schema) -> Sequence[Step]:
         options = getattr(self, "generator", None)
         if isinstance(options, GeneratorOptions):
+            if options.condensed and options.init == "samples":
+                raise SettingError(NOTHING_TO_BEGIN_WITH)
             try_out(schema, options)  # a generator that does not fit must be refused before anything is spent
         shares = self.noise_shares()
         return [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,8 +16,11 @@ from safetensors.torch import load_file, save
 from simulacra.errors import CertificateError, SettingError
 from simulacra.features.groups import Groups, Trainable
 from simulacra.generators import GeneratorOptions, build
+from simulacra.generators.beginning import begin_with_samples
+from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
+from simulacra.methods.keeping import Best
 from simulacra.methods.replaying import matrix_units, replayable
 from simulacra.options import Options
 from simulacra.privacy.durable import write_durably
@@ -87,7 +92,9 @@ def train_to_match(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(context.seed)
         network = build(schema, generator)
-    with matrix_units(torch.device(context.device)):
+    if isinstance(network, Condensed) and generator.init == "samples":
+        begin_with_samples(network, context.beginning(), seed=context.seed)
+    with matrix_units(torch.device(context.device)), _in_memory(generator):
         match(
             network,
             features,
@@ -114,19 +121,17 @@ def match(
 
     `target` is (classes, features): per-class sums over a public or noisy total; `shares` are the class shares;
     `weights`, if any, weigh the features in the norm, and learn every few steps.
-    Ctrl-C stops early and keeps what was learned.
+    Ctrl-C stops early and keeps what was learned. Of a condensed set the best is kept, see `methods/keeping.py`.
     """
     device = torch.device(context.device)
-    classes = len(shares)
     generator.to(device).train()
     target, shares = target.to(device, torch.float32), shares.to(device, torch.float32)
-    # Every class gets rows, rare ones too; their mean is weighted by the share, so the loss is unbiased in them.
-    per_class = torch.clamp((shares * training.batch).round().long(), min=max(2, training.batch // (8 * classes)))
-    groups = Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
+    groups = _groups(generator, shares, training.batch)
     random = torch.Generator(device=device).manual_seed(context.seed)
     parameters = list(generator.parameters())
     optimiser = _adam(parameters, training.learning_rate, device)
-    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None)
+    best = Best(generator) if isinstance(generator, Condensed) else None
+    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None, best)
     scale = 1 / float(target.square().sum().clamp(min=1e-12))
     every = max(1, training.steps // CHECKPOINTS)
     noise = torch.empty(sum(groups.sizes), generator.latent, device=device)
@@ -143,26 +148,54 @@ def match(
     try:
         one_step = replayable(learn, generator, optimiser, device)
         for step in range(start, training.steps):
-            rate = training.learning_rate * _cosine(step / training.steps, training.final_rate)
+            rate = training.learning_rate * cosine(step / training.steps, training.final_rate)
             for group in optimiser.param_groups:
                 group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
             noise.normal_(generator=random)
+            last = step + 1 == training.steps
+            told = step % max(1, training.steps // 200) == 0 or last
+            if best and told:
+                best.look()
             squared, loss = one_step()
             if weights and (step + 1) % weights.every == 0:
                 weights.learn(squared)
-            last = step + 1 == training.steps
-            if step % max(1, training.steps // 200) == 0 or last:
+            if told:
                 value = loss.item()
                 if not math.isfinite(value):
                     raise SettingError("training diverged: the loss is not a number; lower training.learning_rate")
                 context.curve.append((step + 1, value))
+                if best:
+                    best.judge(squared.sum().item())  # weights that learn would be another yardstick at every step
                 if context.on_step:
                     context.on_step(step + 1, training.steps, value)
             if context.checkpoint and (step + 1) % every == 0 and not last:
-                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights)
+                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights, best)
     except KeyboardInterrupt:
         context.stopped_early = True
+    if best:
+        best.take()
     generator.eval()
+
+
+@contextmanager
+def _in_memory(generator: GeneratorOptions) -> Iterator[None]:
+    """Where memory runs out, say which setting asks for less of it."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:  # torch has an error of its own for a GPU, and none for a processor
+        if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and "allocate" not in str(error):
+            raise
+        size = "generator.per_class" if generator.condensed else "training.batch"
+        raise SettingError(f"a training step does not fit into memory; lower {size}") from None
+
+
+def _groups(generator: Any, shares: torch.Tensor, batch: int) -> Groups:
+    """How many rows of each class a step has. Their mean is weighted by the share, so the loss is unbiased in them."""
+    if isinstance(generator, Condensed):  # all of the set in every step: there is nothing else to match
+        per_class = torch.full_like(shares, generator.per_class, dtype=torch.int64)
+    else:  # every class gets rows, rare ones too
+        per_class = torch.clamp((shares * batch).round().long(), min=max(2, batch // (8 * len(shares))))
+    return Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
 
 
 def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.device) -> torch.optim.Adam:
@@ -172,7 +205,8 @@ def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.devic
     return torch.optim.Adam(parameters, lr=torch.tensor(rate, device=device), capturable=True, fused=True)
 
 
-def _cosine(progress: float, final: float) -> float:
+def cosine(progress: float, final: float) -> float:
+    """From 1 along a half cosine to `final`."""
     return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
 
 
@@ -184,6 +218,7 @@ def _save(
     step: int,
     curve: list[tuple[int, float]],
     weights: Weights | None,
+    best: Best | None,
 ) -> None:
     tensors = {f"generator.{name}": value.cpu() for name, value in generator.state_dict().items()}
     for index, state in optimiser.state_dict()["state"].items():
@@ -192,6 +227,8 @@ def _save(
     tensors["curve"] = torch.tensor(curve, dtype=torch.float64)
     if weights:
         tensors["weights"] = weights.state.cpu()
+    if best:
+        tensors |= {f"best.{name}": value.cpu() for name, value in best.state.items()}
     folder.mkdir(parents=True, exist_ok=True)
     write_durably(folder / CHECKPOINT, save({name: value.contiguous() for name, value in tensors.items()}))
 
@@ -202,6 +239,7 @@ def _restore(
     optimiser: torch.optim.Adam,
     random: torch.Generator,
     weights: Weights | None,
+    best: Best | None,
 ) -> int:
     """Continue from a checkpoint if there is one: the same numbers as if training had never stopped."""
     folder = context.checkpoint
@@ -220,6 +258,8 @@ def _restore(
         random.set_state(tensors["random"])
         if weights:
             weights.restore(tensors["weights"])
+        if best:
+            best.restore({k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")})
         context.curve[:] = [(int(at), loss) for at, loss in tensors["curve"].tolist()]
         return int(tensors["step"])
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
 from simulacra.errors import SchemaError, SettingError
 from simulacra.features.combine import PerClass
-from simulacra.features.moments import Moments
+from simulacra.features.moments import MeanAndProducts, Moments
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce
+from simulacra.methods.matching import Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import ImageShape, Schema
@@ -46,6 +47,9 @@ class MomentsMethod(ReleaseOnce):
     """That of the mean; second moments get the rest, in squares."""
     rank: int = 100
     """Directions per class at most."""
+    generator: GeneratorOptions = field(default_factory=lambda: GeneratorOptions(kind="gaussian"))
+    """Another kind is trained to have the moments of the Gaussians: a condensed set, for one."""
+    training: Training = field(default_factory=Training)
 
     def __post_init__(self) -> None:
         if not LEAST_WEIGHT <= self.radius <= 1:
@@ -67,7 +71,7 @@ class MomentsMethod(ReleaseOnce):
         return {"radius": self.radius, "count_weight": self.count_weight, "mean_weight": self.mean_weight}
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        """Everything here is exact linear algebra, so the seed is not used."""
+        """With Gaussians, everything here is exact linear algebra, so the seed is not used."""
         image, release = _image(schema), releases["moments"]
         moments, frequencies = self._moments(image), Frequencies(image)
         # One band for all classes: a class that is blurred more than others would be told by its blur.
@@ -78,6 +82,8 @@ class MomentsMethod(ReleaseOnce):
             counts.append(count)
             means.append(frequencies.back(mean.unsqueeze(0))[0])
             factors.append(frequencies.back(factor[: self.rank]))
+        if self.generator.kind not in ("auto", "gaussian"):
+            return self._match(schema, moments, counts, means, factors, context)
         latent = max(1, *(len(factor) for factor in factors))
         options = GeneratorOptions(kind="gaussian", latent=latent)
         generator = build(schema, options)
@@ -88,6 +94,31 @@ class MomentsMethod(ReleaseOnce):
         shares = torch.tensor(counts, dtype=torch.float64)
         shares = (shares / shares.sum()).float()
         return Sampler(schema=schema, options=options, generator=generator.to(context.device), class_shares=shares)
+
+    def _match(
+        self,
+        schema: Schema,
+        moments: Moments,
+        counts: list[float],
+        means: list[torch.Tensor],
+        factors: list[torch.Tensor],
+        context: Context,
+    ) -> Sampler:
+        """Another generator, trained to have what is left of the moments once they are freed from noise."""
+        features = MeanAndProducts(moments)
+        sums = [
+            count * features.joined(mean, torch.outer(mean, mean) + factor.T @ factor)
+            for count, mean, factor in zip(counts, means, factors, strict=True)
+        ]
+        return train_to_match(
+            schema,
+            features,
+            embedding=torch.stack(sums),
+            counts=torch.tensor(counts, dtype=torch.float64),
+            generator=self.generator,
+            training=self.training,
+            context=context,
+        )
 
     def _moments(self, image: ImageShape) -> Moments:
         return Moments(

@@ -12,17 +12,17 @@ class ConvNet(nn.Module):
     """The network of the dataset-condensation papers (Zhao and Bilen, 2021 and 2023; Zheng and Li, 2023).
 
     `embed` gives the features before the linear layer: 2,048 of them for images of 28 or 32 pixels. With random
-    weights they are the feature extractor of distribution matching.
+    weights they are the feature extractor of distribution matching, which may have another `depth` for other sizes.
     """
 
     LEAST_SIDE = 8
     WIDTH = 128
     DEPTH = 3
 
-    def __init__(self, *, channels: int, height: int, width: int, classes: int) -> None:
+    def __init__(self, *, channels: int, height: int, width: int, classes: int, depth: int = DEPTH) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        for number in range(self.DEPTH):
+        for number in range(depth):
             padding = first_padding(height, width, own=1) if number == 0 else (1, 1)
             layers += [
                 nn.Conv2d(channels if number == 0 else self.WIDTH, self.WIDTH, kernel_size=3, padding=padding),
@@ -31,7 +31,7 @@ class ConvNet(nn.Module):
                 nn.AvgPool2d(2),
             ]
         self.features = nn.Sequential(*layers, nn.Flatten())
-        self.head = nn.Linear(self.WIDTH * (seen(height) // 8) * (seen(width) // 8), classes)
+        self.head = nn.Linear(self.WIDTH * (seen(height) >> depth) * (seen(width) >> depth), classes)
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         """The flattened features of each image."""

@@ -78,21 +78,25 @@ class ConvolutionalCritic(nn.Module):
         super().__init__()
         self.shape = (image.channels, image.height, image.width)
         sides = halvings(image.height, image.width)
-        first = 1 if len(sides) == 1 else 2  # an image of 4 pixels is not halved
-        kernel: int | tuple[int, int] = 3 if first == 1 else halving_kernel(*sides[0])
+        # Small images are not halved at once: a layer in which image and label meet must come before the last.
+        stride = 2 if len(sides) > 2 else 1
+        kernel: int | tuple[int, int] = halving_kernel(*sides.pop(0)) if stride == 2 else 3
         labelled = classes > 1
-        self.image = nn.Conv2d(image.channels, channels if labelled else 2 * channels, kernel, first, 1)
+        self.image = nn.Conv2d(image.channels, channels if labelled else 2 * channels, kernel, stride, 1)
         self.label: nn.Module | None = None
         if labelled:
             self.label = LabelConvolution(
-                classes, channels, kernel=kernel, stride=first, padding=1, height=image.height, width=image.width
+                classes, channels, kernel=kernel, stride=stride, padding=1, height=image.height, width=image.width
             )
         layers: list[nn.Module] = [nn.LeakyReLU(SLOPE)]
         width = 2 * channels
-        for high, wide in sides[1:-1]:
+        for high, wide in sides[:-1]:
             outputs = min(2 * width, 8 * channels)
             layers += [nn.Conv2d(width, outputs, halving_kernel(high, wide), 2, 1), nn.LeakyReLU(SLOPE)]
             width = outputs
+        if len(sides) == 1:
+            layers += [nn.Conv2d(width, 2 * width, 3, padding=1), nn.LeakyReLU(SLOPE)]
+            width = 2 * width
         self.rest = nn.Sequential(*layers, nn.Conv2d(width, 1, sides[-1]))
 
     def forward(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

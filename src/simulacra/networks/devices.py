@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from simulacra.errors import SettingError
 
@@ -46,3 +47,20 @@ def memory() -> int:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return sys.maxsize
+
+
+@contextmanager
+def full_precision(device: Any) -> Iterator[None]:
+    """No TF32 on a GPU: private sums are computed in plain single precision at least."""
+    import torch
+
+    if torch.device(device).type != "cuda":
+        yield
+        return
+    products, convolutions = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = products.allow_tf32, convolutions.allow_tf32
+    products.allow_tf32 = convolutions.allow_tf32 = False
+    try:
+        yield
+    finally:
+        products.allow_tf32, convolutions.allow_tf32 = before

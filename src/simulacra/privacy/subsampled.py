@@ -9,8 +9,11 @@ The conventions (design: an event's multiplier is std / norm bound when sampled,
 
 from __future__ import annotations
 
+import itertools
+import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -41,12 +44,14 @@ def pld_delta(events: Sequence[Event], epsilon: float) -> float:
 
 def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
     """Epsilon by Renyi divergence with the improved conversion: looser, as papers report it."""
-    return float(_rdp(events).get_epsilon(delta))
+    with _quietly():
+        return float(_rdp(events).get_epsilon(delta))
 
 
 def rdp_delta(events: Sequence[Event], epsilon: float) -> float:
     """Delta by Renyi divergence."""
-    return float(_rdp(events).get_delta(epsilon))
+    with _quietly():
+        return float(_rdp(events).get_delta(epsilon))
 
 
 def rdp_curve(event: Event, orders: Sequence[float]) -> list[float]:
@@ -66,20 +71,36 @@ def calibration_factor(events: Sequence[Event], fixed: Sequence[Event], epsilon:
         return pld_epsilon([*scaled, *fixed], delta)
 
     low = high = 1.0
-    while reached(high) > epsilon:
-        low, high = high, high * 2
+    at_low = at_high = reached(1.0)
+    while at_high > epsilon:
+        low, at_low, high = high, at_high, high * 2
+        at_high = reached(high)
         if high > 1e9:
             raise BudgetError(f"epsilon {epsilon:g} is used up by what was spent before; raise it above that")
-    while low == high or reached(low) <= epsilon:
-        high, low = low, low / 2
-    # Bisection on the logarithm; the figure is monotone up to the grid's rounding.
-    while high / low > 1 + 1e-4:
+    while at_low <= epsilon:
+        high, at_high, low = low, at_low, low / 2
+        at_low = reached(low)
+    # The target lies between: `low` misses it and `high` meets it, at every moment. The figure is monotone up to the
+    # grid's rounding and nearly a power of the factor, so a straight line in logarithms guesses it well. Points a bit
+    # above and a bit below the guess are tried in turn, to close in from both ends; halving ends it for sure.
+    side = 1
+    for step in itertools.count():
+        width = math.log(high / low)
+        if width <= 1e-4:
+            return high
         middle = math.sqrt(low * high)
-        if reached(middle) <= epsilon:
-            high = middle
+        if step < 12 and 0 < at_high < at_low < math.inf:
+            share = math.log(at_low / epsilon) / math.log(at_low / at_high)
+            guess = low * math.exp(width * share + side * max(4e-5, 0.03 * width))
+            middle = guess if low < guess < high else middle
+        figure = reached(middle)
+        meets = figure <= epsilon
+        if meets:
+            high, at_high = middle, figure
         else:
-            low = middle
-    return high
+            low, at_low = middle, figure
+        side = -1 if meets else 1
+    raise AssertionError("unreachable")
 
 
 def _refined(events: tuple[Event, ...], read: Callable[[Any], float]) -> float:
@@ -145,6 +166,18 @@ def _compose(accountant: Any, event: Event) -> None:
         )
     else:
         accountant.compose(dp_accounting.GaussianDpEvent(multiplier), event.count)
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """dp-accounting logs each Renyi order that it leaves out; fewer orders only make the figure looser."""
+    logger = logging.getLogger("absl")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _relation(event: Event) -> Any:

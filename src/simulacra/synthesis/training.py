@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.errors import PlanError
+from simulacra.generators import GeneratorOptions
 from simulacra.methods import DEFAULT, make_method
 from simulacra.networks.devices import pick_device, plain_torch
 from simulacra.privacy.budget import Adjacency
@@ -40,10 +41,18 @@ def train(
     if changed:
         raise PlanError(f"{', '.join(changed)} decided what was released and cannot change now; release again for that")
     checkpoint = opened.folder / "checkpoint"
-    context = Context(seed=seed, device=pick_device(device), checkpoint=checkpoint, on_step=watcher.on_step)
+    context = Context(
+        seed=seed,
+        device=pick_device(device),
+        checkpoint=checkpoint,
+        on_step=watcher.on_step,
+        samples=lambda: opened.sampler,
+    )
     releases = opened.releases
     _forget_other_training(opened, {"seed": seed, "device": context.device, "settings": method.to_mapping()})
-    watcher.stage("Training the generator")
+    options = getattr(method, "generator", None)
+    condensed = isinstance(options, GeneratorOptions) and options.condensed
+    watcher.stage("Training the records" if condensed else "Training the generator")
     sampler = method.train(opened.schema, releases, context)
     sampler.save(opened.folder)
     opened.write_json(

@@ -128,6 +128,7 @@ def test_a_pixel_that_stepped_over_the_edge_can_come_back_and_goes_no_further() 
 @SCHEMAS
 def test_it_begins_with_noise_or_without_any_preference(schema: Schema) -> None:
     assert made(schema, 40, spread=0.3).values.std().item() == pytest.approx(0.3, rel=0.1)
+    assert made(schema, 40).values.std().item() == pytest.approx(1.0 if schema.image is None else 0.1, rel=0.1)
     assert made(schema, init="grey").values.abs().max() == 0
     assert made(schema, init="samples").values.abs().max() == 0, "until it is given some"
 

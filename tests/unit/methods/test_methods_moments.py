@@ -78,7 +78,7 @@ def test_the_norm_follows_from_the_schema_alone() -> None:
 
 
 def test_asking_names_exactly_the_settings_that_change_the_question() -> None:
-    assert set(method().asking()) == set(method().to_mapping()) - {"rank"}
+    assert set(method().asking()) == set(method().to_mapping()) - {"rank", "generator", "training"}
 
 
 @pytest.mark.parametrize("noise", [0.0, 1.0, 1e6])
@@ -234,3 +234,17 @@ def test_tables_are_refused() -> None:
 def test_a_bad_setting_is_refused_before_anything_is_asked(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(SettingError, match=says):
         method(**settings).plan(PICTURES)
+
+
+@pytest.mark.parametrize("kind", ["condensed", "dense"])
+def test_another_generator_is_trained_to_have_the_moments_of_the_gaussians(kind: str) -> None:
+    settings = {"generator.kind": kind, "generator.per_class": 40, "generator.hidden": "32", "training.batch": 200}
+    made = method(radius=1.0, **settings, **{"training.steps": 300, "training.learning_rate": 0.02})
+    context = Context()
+    sampler = made.train(PICTURES, answers(made, PICTURES, [400, 600]), context)
+    assert context.curve[-1][1] < 0.01
+    gaussian = method(radius=1.0).train(PICTURES, answers(made, PICTURES, [400, 600]), Context())
+    for label in range(2):
+        (drawn,) = sampler.records(40, seed=0, labels=torch.tensor([label]))
+        mean = gaussian.generator.means[label].detach()
+        assert ((drawn.inputs + 1) / 2).mean(dim=0).sub(mean).abs().max() < 0.1

@@ -122,6 +122,18 @@ def test_the_clipped_sum_of_a_whole_critic_equals_that_of_opacus() -> None:
     assert (ours - theirs).norm() <= 1e-5 * theirs.norm()
 
 
+@pytest.mark.parametrize("side", [4, 5, 8, 9, 16, 28])
+@pytest.mark.parametrize("kind", ["convolutional", "dense"])
+def test_what_a_critic_makes_of_an_image_depends_on_the_label(side: int, kind: str) -> None:
+    """A sum of a part for the image and one for the label could never teach what a label looks like."""
+    image = ImageShape(height=side, width=side, classes=TEN)
+    critic = critic_for(image, kind=kind, channels=8)
+    points, other = torch.rand(1, image.pixels), torch.rand(1, image.pixels)
+    first, second = torch.tensor([0]), torch.tensor([1])
+    mixed = critic(points, first) - critic(points, second) - critic(other, first) + critic(other, second)
+    assert abs(float(mixed.detach())) > 1e-6
+
+
 def test_sides_are_halved_down_to_four() -> None:
     assert halvings(28, 28) == [(28, 28), (14, 14), (7, 7), (4, 4)]
     assert halvings(4, 3) == [(4, 3)]

@@ -20,7 +20,6 @@ from looped import LoopedMeans
 
 import simulacra
 from simulacra.errors import CapExceeded, CertificateError, LedgerError, PlanError, SettingError
-from simulacra.privacy import accountant
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
 from simulacra.privacy.loop import Loop
@@ -33,27 +32,9 @@ BLOCK = 5
 """Draws per block in these tests; there are 40 in the plan."""
 
 
-MEMORY: dict[Any, Any] = {}
-"""Plans take seconds to calibrate, and these tests make the same few again and again."""
-
-
-def remembered(name: str) -> Any:
-    genuine = getattr(accountant, name)
-
-    def recall(events: Any, *rest: Any, **more: Any) -> Any:
-        key = (name, tuple(events), rest, *((k, tuple(v) if k == "fixed" else v) for k, v in sorted(more.items())))
-        if key not in MEMORY:
-            MEMORY[key] = genuine(events, *rest, **more)
-        return MEMORY[key]
-
-    return recall
-
-
 @pytest.fixture(autouse=True)
-def method(work: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def method(work: Path, monkeypatch: pytest.MonkeyPatch, remembered_plans: None) -> Iterator[None]:
     monkeypatch.setattr("simulacra.synthesis.looping.block_for", lambda count: BLOCK)
-    for name in ("calibrate", "epsilon", "delta"):
-        monkeypatch.setattr(accountant, name, remembered(name))
     with looped.known():
         yield
     looped.AT_TURN.clear()

@@ -8,10 +8,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from simulacra.evaluate.image_classifiers.augmentation import apply, draw
 from simulacra.evaluate.image_classifiers.material import Material
 from simulacra.evaluate.image_classifiers.recipes import Recipe
 from simulacra.evaluate.image_classifiers.timetable import Timetable, held_out_images
+from simulacra.networks.augmentation import apply, draw
 from simulacra.networks.classifiers import build
 
 TEST_BATCH = 1000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from simulacra.evaluate.image_classifiers.augmentation import OPERATIONS, apply, draw
+from simulacra.networks.augmentation import OPERATIONS, apply, draw
 
 IDENTITY = {
     "color": [0.0, 1.0, 1.0],

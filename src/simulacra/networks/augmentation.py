@@ -136,8 +136,11 @@ _APPLIERS = {"color": _color, "crop": _crop, "cutout": _cutout, "scale": _scale,
 
 def _resampled(images: torch.Tensor, affine: list[torch.Tensor]) -> torch.Tensor:
     """Bilinear, with corners in the corners, and 0 outside."""
-    matrices = torch.stack(affine, dim=1).view(-1, 2, 3).to(images.dtype)
-    grid = functional.affine_grid(matrices, list(images.shape), align_corners=True)
+    # Written out, because torch's affine_grid cannot be vectorised over single records.
+    a, b, c, d, e, f = (value.to(images.dtype).view(-1, 1, 1) for value in affine)
+    down, across = (torch.linspace(-1, 1, side, device=images.device, dtype=images.dtype) for side in images.shape[2:])
+    x, y = across.view(1, 1, -1), down.view(1, -1, 1)
+    grid = torch.stack([a * x + b * y + c, d * x + e * y + f], dim=3)
     return functional.grid_sample(images, grid, padding_mode="zeros", align_corners=True)
 
 

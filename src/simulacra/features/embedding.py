@@ -1,0 +1,60 @@
+"""Clipped embeddings, summed per class: what condensation asks of the records in every round."""
+
+from __future__ import annotations
+
+import torch
+
+from simulacra.features.combine import refuse_too_many
+from simulacra.features.extractors import Extractor
+from simulacra.networks.devices import full_precision
+from simulacra.privacy.query import FeatureMap
+
+
+class ClippedEmbedding(FeatureMap):
+    """The embedding of a record, clipped to the bound, in the row of its class (Zheng and Li, Algorithm 2, line 9).
+
+    A record's embedding must not depend on what shares its batch, or removing one record would move the others too.
+    Each record passes the network by itself in the mathematics; in floating point a convolution may add up in another
+    order when the batch has another shape. So all batches have one shape, `rows`, filled up with zeros, and one more
+    runs where a sample overflows: tests find the same bits in every place of a batch and beside any others. What is
+    clipped is what is summed, in float64, so the bound holds whatever the network computes.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, extractor: Extractor, classes: int, *, clip: float | None, rows: int = 256) -> None:
+        self.extractor = extractor
+        self.classes, self.rows = classes, rows
+        self.shape = (classes, extractor.width)
+        self.norm_bound = extractor.longest if clip is None else clip
+        refuse_too_many(self.size)
+
+    def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        chosen = (torch.arange(self.classes, device=label.device) == label).to(inputs.dtype)
+        return torch.outer(chosen, self.extractor.of_records(inputs.unsqueeze(0), label.unsqueeze(0))[0])
+
+    @torch.no_grad()
+    def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        total = torch.zeros(self.shape, dtype=torch.float64, device=inputs.device)
+        numbers = torch.arange(self.classes, device=labels.device).unsqueeze(1)
+        with full_precision(inputs.device):
+            for start in range(0, len(inputs), self.rows):
+                records, classes = inputs[start : start + self.rows], labels[start : start + self.rows]
+                embedded = self._embed(records, classes)
+                norms = embedded.norm(dim=1, keepdim=True)
+                clipped = embedded * (self.norm_bound / norms.clamp(min=self.norm_bound))
+                total += (classes == numbers).to(torch.float64) @ clipped
+        return total
+
+    def _embed(self, records: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+        """In float64 and without NaN, from a batch of the one shape."""
+        padded = records.new_zeros(self.rows, records.shape[1])
+        padded[: len(records)] = records
+        labels = classes.new_zeros(self.rows)
+        labels[: len(classes)] = classes
+        embedded = self.extractor.of_records(padded, labels)[: len(records)].to(torch.float64)
+        return torch.nan_to_num(embedded, nan=0.0, posinf=0.0, neginf=0.0)
+
+    @property
+    def working_size(self) -> int:
+        return 1  # a chunk is cut into batches of `rows` here, and holds no more than its records

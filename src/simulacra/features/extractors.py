@@ -1,0 +1,144 @@
+"""Extractors: random networks, fresh for every round, that turn records and synthetic points into embeddings.
+
+A round draws a network and, for images, one augmentation with parameters for each class: the real and the synthetic
+images of a class are changed alike (differentiable Siamese augmentation). All of it comes from a public seed and the
+number of the round, and from generators of its own: nothing here touches the noise, nor the samples of records.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import torch
+
+from simulacra.data.cells import Cells
+from simulacra.errors import SettingError
+from simulacra.networks.augmentation import apply, draw
+from simulacra.networks.condensation import seen
+from simulacra.networks.convnet import ConvNet
+from simulacra.schema import ImageShape, Schema
+
+
+class Extractor(ABC):
+    """A function of one record at a time; the same between two calls of `draw_anew`."""
+
+    width: int
+    """Numbers per embedding."""
+    longest: float
+    """No embedding is longer than this, whatever was drawn and whatever the record."""
+
+    @abstractmethod
+    def draw_anew(self, seed: int, number: int) -> None:
+        """The network and the augmentation of a round."""
+
+    @abstractmethod
+    def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Encoded records (n, schema.inputs) with classes (n,) to (n, width)."""
+
+    @abstractmethod
+    def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Points (see `features/points.py`) to (n, width); differentiable."""
+
+
+class ConvolutionalExtractor(Extractor):
+    """The ConvNet of the condensation papers with random weights, as torch draws them, and Siamese augmentation."""
+
+    def __init__(
+        self,
+        image: ImageShape,
+        classes: int,
+        *,
+        operations: Sequence[str],
+        depth: int | None = None,
+        device: str | torch.device = "cpu",
+        network: type[ConvNet] = ConvNet,
+    ) -> None:
+        depth = natural_depth(image) if depth is None else depth
+        before_last = [seen(side) >> depth - 1 for side in (image.height, image.width)]
+        if min(before_last) < 2:
+            raise SettingError(
+                f"images of {image.height} x {image.width} pixels have nothing left after {depth} poolings; "
+                "lower depth, or use larger images"
+            )
+        self.image, self.classes, self.operations = image, classes, tuple(operations)
+        with torch.random.fork_rng(devices=[]):
+            self.network = network(
+                channels=image.channels, height=image.height, width=image.width, classes=1, depth=depth
+            )
+        self.network.to(device).requires_grad_(False)
+        self.width = network.WIDTH * (before_last[0] // 2) * (before_last[1] // 2)
+        # Normalised, a channel's squares add up to at most its number of pixels; ReLU only lowers that, and the mean of
+        # four has a square of at most a quarter of their squares' sum.
+        self.longest = math.sqrt(network.WIDTH * before_last[0] * before_last[1] / 4)
+        self._random = torch.Generator(device=device)
+        self._operation = ""
+        self._parameters = torch.zeros(classes, 1, device=device)
+
+    def draw_anew(self, seed: int, number: int) -> None:
+        self._random.manual_seed(mixed(seed, number))
+        for layer in self.network.features:
+            if isinstance(layer, torch.nn.Conv2d):
+                # What torch.nn.Conv2d begins with: uniform, within 1 / sqrt(inputs of a unit).
+                bound = 1 / math.sqrt(layer.weight[0].numel())
+                layer.weight.uniform_(-bound, bound, generator=self._random)
+                if layer.bias is not None:
+                    layer.bias.uniform_(-bound, bound, generator=self._random)
+        if self.operations:
+            self._operation = self.operations[mixed(seed, number, "operation") % len(self.operations)]
+            self._parameters = draw(
+                self._operation,
+                self.classes,
+                height=self.image.height,
+                width=self.image.width,
+                device=self._random.device,
+                generator=self._random,
+            )
+
+    def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        images = inputs.reshape(-1, self.image.channels, self.image.height, self.image.width)
+        if self._operation:
+            images = apply(self._operation, images, self._parameters.to(images.dtype).index_select(0, labels))
+        return self.network.embed(images)
+
+    def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.of_records(points * 2 - 1, labels)
+
+
+def natural_depth(image: ImageShape) -> int:
+    """As many blocks as leave at least 4 x 4 places: three for 28 or 32 pixels, as in the papers; one for 8."""
+    return max(1, min(seen(image.height), seen(image.width)).bit_length() - 3)
+
+
+class LinearExtractor(Extractor):
+    """Random projections of one-hot rows, for tables."""
+
+    def __init__(self, schema: Schema, *, width: int, device: str | torch.device = "cpu") -> None:
+        self.cells = Cells(schema)
+        self.width = width
+        self._matrix = torch.zeros(self.cells.total, width, device=device)
+        self._random = torch.Generator(device=device)
+        # A row has a single one per column, and no row of the matrix is longer than `ROWS_LENGTH`.
+        self.longest = ROWS_LENGTH * len(self.cells.sizes)
+
+    def draw_anew(self, seed: int, number: int) -> None:
+        self._random.manual_seed(mixed(seed, number))
+        self._matrix.normal_(generator=self._random).div_(self._matrix.norm(dim=1, keepdim=True).clamp(min=1e-12))
+
+    def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.of_points(self.cells.one_hot(inputs), labels)
+
+    def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return points @ self._matrix.to(points.dtype)
+
+
+ROWS_LENGTH = 1 + 1e-6
+"""Unit rows in single precision."""
+
+
+def mixed(seed: int, number: int, purpose: str = "") -> int:
+    """A seed for one round and purpose, unrelated to all others."""
+    digest = hashlib.sha256(f"{seed}/{number}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

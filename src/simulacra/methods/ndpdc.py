@@ -1,0 +1,164 @@
+"""NDPDC: nonlinear dataset condensation (Zheng and Li, Differentially Private Dataset Condensation, Algorithm 2)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from simulacra.errors import SettingError
+from simulacra.features.embedding import ClippedEmbedding
+from simulacra.features.extractors import ConvolutionalExtractor, Extractor, LinearExtractor
+from simulacra.generators import GeneratorOptions
+from simulacra.generators.condensed import Condensed
+from simulacra.generators.sampler import Sampler
+from simulacra.methods.base import Context
+from simulacra.methods.condensation import Condensation, Init, fresh_set
+from simulacra.methods.looping import Rounds, loop_step
+from simulacra.methods.matching import cosine
+from simulacra.methods.replaying import matrix_units
+from simulacra.networks.augmentation import OPERATIONS
+from simulacra.privacy.query import Step
+from simulacra.privacy.release import Release
+from simulacra.schema import Schema
+
+BATCH_STEP = 64
+"""Batches of records have a multiple of this many rows."""
+MOST_ROWS = 1024
+"""And at most this many, for the memory of what the network holds."""
+
+
+class Condensing:
+    """The set and its momentum: SGD on the records themselves."""
+
+    def __init__(self, held: Condensed, device: str) -> None:
+        self.held = held.to(device)
+        self.velocity = torch.zeros_like(held.values)
+        self.labels = held.labels.to(device)
+
+    def state(self) -> dict[str, torch.Tensor]:
+        return {"values": self.held.values, "velocity": self.velocity}
+
+    @torch.no_grad()
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        self.held.values.copy_(state["values"])
+        self.velocity.copy_(state["velocity"])
+
+    def means(self, extractor: Extractor, clip: float) -> torch.Tensor:
+        """Clipped embeddings of the set, averaged per class; gradients pass by the clipping as by a constant."""
+        embedded = extractor.of_points(self.held.points(), self.labels)
+        norms = embedded.detach().norm(dim=1, keepdim=True)
+        clipped = embedded * (clip / norms.clamp(min=clip))
+        means: torch.Tensor = clipped.reshape(self.held.classes, self.held.per_class, -1).mean(dim=1)
+        return means
+
+    @torch.no_grad()
+    def step(self, gradient: torch.Tensor, *, rate: float, momentum: float) -> None:
+        self.velocity.mul_(momentum).add_(gradient)
+        self.held.values.sub_(self.velocity, alpha=rate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NDPDC(Condensation):
+    """Synthetic records are moved until random networks see the same in them as in the real ones, on average.
+
+    Every round has a fresh random network, a Poisson sample of the records, one augmentation with parameters per class
+    that real and synthetic images share, clipped embeddings, a noisy sum per class, and a step of SGD with momentum.
+    All classes are one batch. Unlike the published code, augmentation and networks have generators of their own, so
+    that no public seed ever touches the noise; see `methods/condensation.py` for rates and counts.
+    """
+
+    name: ClassVar[str] = "ndpdc"
+    summary: ClassVar[str] = "A small set of records per class, matched through fresh random networks. Draws in rounds."
+    tables: ClassVar[bool] = True
+    images: ClassVar[bool] = True
+
+    rounds: int = 10_000
+    """I: how many networks are drawn."""
+    clip: float | None = 1.0
+    """G: no embedding counts for more; none leaves them as long as they can be."""
+    learning_rate: float = 1.0
+    final_rate: float = 0.05
+    """The learning rate falls along a half cosine to this share of it, which averages noise; 1 leaves it as it is."""
+    momentum: float = 0.5
+    init: Init = "noise"
+    spread: float = 1.0
+    """Standard deviation of the noise that the set begins with."""
+    augmentation: str = "auto"
+    """Operations, joined by underscores; auto is all of them, but mirrors colour images only."""
+    depth: int | None = None
+    """Blocks of the ConvNet; by default as many as leave 4 x 4 places, which are three for 28 or 32 pixels."""
+    width: int = 64
+    """Numbers per embedding of a table's row; images have those of the ConvNet."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.rounds < 1 or self.width < 1 or not 1 <= (self.depth or 1) <= 8:
+            raise SettingError("ndpdc: rounds and width must be at least 1, and depth from 1 to 8")
+        if self.clip is not None and not 1e-6 <= self.clip <= 1e6:
+            raise SettingError(f"ndpdc: clip must be from 1e-6 to 1e6, got {self.clip:g}")
+        if self.learning_rate <= 0 or not 0 < self.final_rate <= 1 or not 0 <= self.momentum < 1:
+            raise SettingError(
+                "ndpdc: learning_rate must be positive, final_rate in (0, 1], and momentum at least 0 and below 1"
+            )
+        unknown = set(self.augmentation.split("_")) - {*OPERATIONS, "auto", "none"}
+        if unknown or ("_" in self.augmentation and {"auto", "none"} & set(self.augmentation.split("_"))):
+            raise SettingError(
+                f'ndpdc: augmentation must be auto, none, or some of {"_".join(OPERATIONS)}, got "{self.augmentation}"'
+            )
+
+    def set_options(self) -> GeneratorOptions:
+        return GeneratorOptions(kind="condensed", per_class=self.per_class, init=self.init, spread=self.spread)
+
+    def loops(self, schema: Schema) -> Sequence[Step]:
+        feature_map = ClippedEmbedding(self._extractor(schema, "cpu"), schema.classes, clip=self.clip)
+        return [loop_step("embeddings", feature_map, sample_rate=self.sample_rate(schema), rounds=self.rounds)]
+
+    def fit(
+        self, schema: Schema, releases: Mapping[str, Release], rounds: Mapping[str, Rounds], context: Context
+    ) -> Sampler:
+        options, drawing = self.set_options(), rounds["embeddings"]
+        learned = Condensing(fresh_set(schema, options, context.seed), context.device)
+        extractor = self._extractor(schema, context.device)
+        expected = self.expected(schema, releases)
+        feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=_rows(expected))
+        weights = expected.to(context.device, torch.float32).unsqueeze(1)
+        shown = max(1, drawing.total // 200)
+        for number in drawing.turns(learned):
+            extractor.draw_anew(context.seed, number)
+            noisy = drawing.draw(feature_map).float()
+            with matrix_units(torch.device(context.device)):
+                loss = (noisy - weights * learned.means(extractor, feature_map.norm_bound)).square().sum()
+                (gradient,) = torch.autograd.grad(loss, [learned.held.values])
+            rate = self.learning_rate * cosine(number / drawing.total, self.final_rate)
+            learned.step(gradient, rate=rate, momentum=self.momentum)
+            if (number + 1) % shown == 0 or number + 1 == drawing.total:
+                _show(context, number + 1, drawing.total, loss.item())
+        return self.sampler(schema, learned.held, options, releases["class-counts"].value)
+
+    def _extractor(self, schema: Schema, device: str) -> Extractor:
+        if schema.image is None:
+            return LinearExtractor(schema, width=self.width, device=device)
+        chosen = self.augmentation.split("_")
+        if chosen == ["auto"]:
+            chosen = [name for name in OPERATIONS if name != "flip" or schema.image.channels == 3]
+        elif chosen == ["none"]:
+            chosen = []
+        return ConvolutionalExtractor(schema.image, schema.classes, operations=chosen, depth=self.depth, device=device)
+
+
+def _rows(expected: torch.Tensor) -> int:
+    """A batch shape that a sample seldom overflows, from noisy counts; a larger sample takes more batches."""
+    mean = float(expected.sum())
+    return int(min(MOST_ROWS, BATCH_STEP * math.ceil((mean + 4 * math.sqrt(mean)) / BATCH_STEP)))
+
+
+def _show(context: Context, number: int, total: int, loss: float) -> None:
+    if not math.isfinite(loss):
+        raise SettingError("condensing diverged: the loss is not a number; lower learning_rate")
+    context.curve.append((number, loss))
+    if context.on_step:
+        context.on_step(number, total, loss)
