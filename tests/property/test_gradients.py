@@ -393,6 +393,18 @@ class Twice(nn.Module):
         return self.layer(self.layer(values).tanh())
 
 
+class Spoiling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        inner = self.first(values).tanh() * 1.0
+        outer = self.second(inner)
+        inner.mul_(2.0)  # what the second layer was given is gone
+        return outer
+
+
 class Scaled(nn.Linear):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         return super().forward(values) * self.weight.sum()
@@ -441,6 +453,11 @@ def _one(loss: nn.Module, row: torch.Tensor, bound: float) -> torch.Tensor:
     ).double()
     limit = clipped_to(bound, torch.float32)
     return flat * (limit / flat.norm().clamp(min=limit))
+
+
+def test_a_loss_that_spoils_what_a_layer_was_given_is_refused() -> None:
+    with pytest.raises(SettingError, match="in-?place"):
+        GradientSums(Loss(Spoiling(), nn.Linear(4, 1), shape=(4,)), inputs=4, classes=1, bound=1.0)
 
 
 def test_a_layer_the_loss_does_not_reach_has_no_gradient() -> None:

@@ -29,13 +29,13 @@ class LossGradient(FeatureMap):
         self.shape = (sums.size,)
         self.norm_bound = sums.bound
         self.dtype = sums.parameters[0].dtype
-        self._padded = None if sums.slow else PaddedSums(sums, slots=slots, inputs=inputs)
+        self._padded = PaddedSums(sums, slots=slots, inputs=inputs)
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         return specified.gradient(self.sums.loss, inputs, label)
 
     def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return self.sums(inputs, labels) if self._padded is None else self._padded(inputs, labels)
+        return self._padded(inputs, labels)
 
     @property
     def working_size(self) -> int:

@@ -29,8 +29,6 @@ SLACK = 2.0**-9
 """The share of the bound that is left for adding up in float32: gradients are clipped to this much less."""
 SLACK_IN_DOUBLE = 2.0**-40
 """The same for float64."""
-
-
 MEASURING = {torch.float32: 2.0**-22, torch.float64: 2.0**-50}
 """How far a squared length may be off, as a share of the squared bulk: four units in the last place."""
 

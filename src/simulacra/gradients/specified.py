@@ -20,7 +20,13 @@ def gradient(loss: nn.Module, inputs: torch.Tensor, label: torch.Tensor) -> torc
     return torch.cat([part.flatten() for part in grad(of)(trained).values()])
 
 
-def clipped_sum(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, bound: float) -> torch.Tensor:
+def clipped_sum(
+    loss: nn.Module,
+    inputs: torch.Tensor,
+    labels: torch.Tensor,
+    bound: float,
+    present: torch.Tensor | None = None,
+) -> torch.Tensor:
     """The sum of all gradients, each scaled down to just below the bound; holds all of them."""
     size = sum(value.numel() for value in loss.parameters() if value.requires_grad)
     if len(inputs) == 0:
@@ -29,5 +35,5 @@ def clipped_sum(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, bou
     limit = clipped_to(bound, gradients.dtype)
     norms = gradients.double().norm(dim=1)
     weights = (limit / norms.clamp(min=limit)).to(gradients.dtype)
-    weights = torch.where(norms.isfinite(), weights, 0.0)
+    weights = torch.where(norms.isfinite() if present is None else norms.isfinite() & present, weights, 0.0)
     return weights @ torch.where(weights.unsqueeze(1) > 0, gradients, 0.0)

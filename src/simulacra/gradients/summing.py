@@ -60,6 +60,8 @@ class GradientSums:
 
         Nothing in here waits for the device, so that it can be captured.
         """
+        if self.slow:
+            return self._specified(inputs, labels, bound or self.bound, present)
         with arithmetic(self.precision):
             layers = trace(self.loss, inputs, labels)
             with torch.no_grad():
@@ -80,7 +82,7 @@ class GradientSums:
         total = torch.zeros(self.size, dtype=torch.float64, device=inputs.device)
         for start in range(0, len(inputs), self.rows):
             part = inputs[start : start + self.rows], labels[start : start + self.rows]
-            total += self._specified(*part, self.bound) if self.slow else self.batch(*part)
+            total += self.batch(*part)
         return total
 
     @property
@@ -89,9 +91,11 @@ class GradientSums:
         most = MOST_NUMBERS.get(self.parameters[0].device.type, MOST_NUMBERS["cpu"])
         return max(1, most // max(self.numbers, self.size if self.slow else 1))
 
-    def _specified(self, inputs: torch.Tensor, labels: torch.Tensor, bound: float) -> torch.Tensor:
+    def _specified(
+        self, inputs: torch.Tensor, labels: torch.Tensor, bound: float, present: torch.Tensor | None = None
+    ) -> torch.Tensor:
         with arithmetic(Precision.SINGLE):
-            return specified.clipped_sum(self.loss, inputs, labels, bound)
+            return specified.clipped_sum(self.loss, inputs, labels, bound, present)
 
     def _tried(self, inputs: int, classes: int) -> int:
         """Compare with the specification on invented records; how many numbers a record takes."""

@@ -23,7 +23,12 @@ class _Passage:
     layer: nn.Module
     inputs: torch.Tensor
     output: torch.Tensor
-    version: int
+    versions: tuple[int, int]
+
+    @property
+    def changed(self) -> bool:
+        """Whether what went in or came out was changed in place afterwards."""
+        return (self.inputs._version, self.output._version) != self.versions
 
 
 def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[Contribution | None]:
@@ -38,8 +43,8 @@ def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[C
         if losses.shape != inputs.shape[:1]:
             raise SettingError(f"the loss must give one number per record, got shape {tuple(losses.shape)}")
     for name, passage in passages.items():
-        if passage.output._version != passage.version:
-            raise NotFollowed(f'the output of layer "{name}" is changed in place; use a plain activation after it')
+        if passage.changed:
+            raise NotFollowed(f'what goes into or comes out of layer "{name}" is changed in place')
     followed = list(passages)
     signals = torch.autograd.grad(losses.sum(), [passages[name].output for name in followed], allow_unused=True)
     by_name = dict(zip(followed, signals, strict=True))
@@ -67,7 +72,7 @@ def _recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, _Passage]]:
         def keep(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
             if name in passages:
                 raise NotFollowed(f'layer "{name}" is used twice for one record')
-            passages[name] = _Passage(layer, inputs[0], output, output._version)
+            passages[name] = _Passage(layer, inputs[0], output, (inputs[0]._version, output._version))
 
         return layer.register_forward_hook(keep)
 
