@@ -277,6 +277,36 @@ def test_at_one_size_a_gradient_does_not_depend_on_slot_or_company(name: str, de
     assert all(torch.equal(each, seen[0]) for each in seen)
 
 
+@every_loss
+def test_a_steady_loss_is_admitted(name: str) -> None:
+    """In whole vectors of a processor, which computes the rest of a row of tanh otherwise, in the last bit."""
+    loss, sums = summed(name, 0.5)
+    for slots in (32, 96):
+        PaddedSums(sums, slots=slots, inputs=loss.width).try_out()
+    assert sums.searching
+
+
+def test_a_device_on_which_a_record_depends_on_its_slot_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, sums = summed("linear", 0.5)
+    genuine = GradientSums.passing
+
+    def wobbling(self: GradientSums, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+        first, *rest = genuine(self, inputs, labels)
+        slots = torch.arange(len(first)).unsqueeze(1)
+        return [first, *(values * (1 + 1e-7 * slots) if wobbles(self) else values for values in rest)]
+
+    def wobbles(sums: GradientSums) -> bool:
+        return always or sums.searching
+
+    monkeypatch.setattr(GradientSums, "passing", wobbling)
+    always = False
+    PaddedSums(sums, slots=32, inputs=loss.width).try_out()
+    assert not sums.searching  # quicker kernels wobbled, the plain ones did not
+    always = True
+    with pytest.raises(SettingError, match="use the device cpu"):
+        PaddedSums(sums, slots=32, inputs=loss.width).try_out()
+
+
 def test_the_map_charges_its_bound() -> None:
     _, sums = summed("label-planes", 0.7)
     feature_map = LossGradient(sums, inputs=64, slots=slots_for(16))
@@ -456,7 +486,7 @@ def _one(loss: nn.Module, row: torch.Tensor, bound: float) -> torch.Tensor:
 
 
 def test_a_loss_that_spoils_what_a_layer_was_given_is_refused() -> None:
-    with pytest.raises(SettingError, match="in-?place"):
+    with pytest.raises(SettingError, match=r"in-?place"):
         GradientSums(Loss(Spoiling(), nn.Linear(4, 1), shape=(4,)), inputs=4, classes=1, bound=1.0)
 
 

@@ -29,11 +29,11 @@ class Precision(StrEnum):
 
 
 @contextmanager
-def arithmetic(precision: Precision) -> Iterator[None]:
-    """Let GPUs round to TF32, or forbid it, and look for the quickest convolutions; as before afterwards."""
+def arithmetic(precision: Precision, *, searching: bool = True) -> Iterator[None]:
+    """Let GPUs round to TF32, or forbid it, and search for the quickest convolutions or not; as before afterwards."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
     rounded = precision is Precision.TENSOR_FLOAT
-    _set(rounded, rounded, True)  # all batches have one size, so that trying is worth its while
+    _set(rounded, rounded, searching)  # all batches have one size, so that searching is worth its while
     try:
         yield
     finally:

@@ -2,8 +2,9 @@
 
 Fixed shapes have two uses. The derivative of a ReLU jumps, and where rounding decides a jump, a record's gradient would
 depend on how many others share its batch. At one shape the same kernels compute the same numbers for a record in any
-slot and any company; tests check it bit by bit. And on a GPU the whole computation is captured once as a CUDA graph: a
-step is one launch instead of hundreds.
+slot and any company. Tests check it bit by bit on processors; which kernels a GPU takes cannot be known in advance, so
+there each loss is tried with invented records before it meets a private one. And on a GPU the whole computation is
+captured once as a CUDA graph: a step is one launch instead of hundreds.
 
 A batch with more records than slots runs again for the rest; nothing is ever cut off.
 """
@@ -14,11 +15,13 @@ from collections.abc import Callable
 
 import torch
 
+from simulacra.errors import SettingError
 from simulacra.gradients.summing import GradientSums
 
 WARM_UPS = 3
 FEW_SLOTS = 32
-"""For processors: the last micro-batch is the only one that may have many empty slots."""
+"""For processors: the last micro-batch is the only one that may have many empty slots. Whole vectors, as a processor
+computes functions such as tanh otherwise at the end of a row of numbers that does not fill one."""
 
 
 def slots_for(expected: int) -> int:
@@ -37,6 +40,8 @@ class PaddedSums:
         self.labels = torch.zeros(self.slots, dtype=torch.int64, device=first.device)
         self.present = torch.zeros(self.slots, dtype=torch.bool, device=first.device)
         self._sum: Callable[[], torch.Tensor] | None = None
+        if first.device.type == "cuda":
+            self.try_out()
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The clipped sum in float64 over any number of records, none included."""
@@ -54,6 +59,29 @@ class PaddedSums:
             self.labels.zero_()
             self.present.zero_()
         return total
+
+    def try_out(self) -> None:
+        """Refuse a device on which what the network makes of a record depends on its slot or its company."""
+        if self.sums.slow or self._steady():
+            return
+        self.sums.searching = False  # the quickest kernels may not be the steadiest
+        if not self._steady():
+            raise SettingError(
+                f'on device "{self.inputs.device}" what a network makes of a record depends on its place in the batch, '
+                "which would void the bound on what one record can do; use the device cpu"
+            )
+
+    def _steady(self) -> bool:
+        """Whether an invented record gives the same bits in the first slot, the last and two between."""
+        random = torch.Generator().manual_seed(0)
+        shape = (4, *self.inputs.shape)
+        company = (torch.rand(shape, generator=random) * 2 - 1).to(self.inputs)
+        one = company[0, 0].clone()
+        seen: list[list[torch.Tensor]] = []
+        for rows, slot in zip(company, (0, self.slots // 3, self.slots // 2, self.slots - 1), strict=True):
+            rows[slot] = one
+            seen.append([values[slot].clone() for values in self.sums.passing(rows, self.labels)])
+        return all(torch.equal(a, b) for other in seen[1:] for a, b in zip(seen[0], other, strict=True))
 
 
 def captured(work: Callable[[], torch.Tensor], device: torch.device) -> Callable[[], torch.Tensor]:

@@ -10,7 +10,7 @@ from simulacra.gradients import specified
 from simulacra.gradients.arithmetic import Precision, arithmetic
 from simulacra.gradients.clipping import clip_weights
 from simulacra.gradients.layers import refuse_mixing, without_rule
-from simulacra.gradients.tracing import NotFollowed, layers_of, trace
+from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
 
 MOST_NUMBERS = {"cpu": 1 << 26, "cuda": 1 << 30}
 """A micro-batch holds about this many numbers at once."""
@@ -38,7 +38,7 @@ class GradientSums:
         if not bound > 0:
             raise SettingError(f"the clipping bound must be positive, got {bound}")
         refuse_mixing(loss)
-        self.loss, self.bound = loss, bound
+        self.loss, self.bound, self.searching = loss, bound, True
         self.precision = Precision.SINGLE  # while it is tried out, so that any difference is a mistake
         self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
         if not self.parameters:
@@ -62,11 +62,11 @@ class GradientSums:
         """
         if self.slow:
             return self._specified(inputs, labels, bound or self.bound, present)
-        with arithmetic(self.precision):
+        with arithmetic(self.precision, searching=self.searching):
             layers = trace(self.loss, inputs, labels)
             with torch.no_grad():
                 followed = [layer for layer in layers if layer is not None]
-                with arithmetic(Precision.SINGLE):
+                with arithmetic(Precision.SINGLE, searching=self.searching):
                     weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
                 if present is not None:
                     weights = torch.where(present, weights, 0.0)
@@ -76,6 +76,11 @@ class GradientSums:
                     found = [torch.zeros_like(each) for each in own] if layer is None else layer.weighted(weights)
                     parts += [part.reshape(-1) for part in found]
                 return torch.cat(parts)
+
+    def passing(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+        """What goes into each layer on the way forward: all that decides a jump in an activation."""
+        with arithmetic(self.precision, searching=self.searching):
+            return passing(self.loss, inputs, labels)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The clipped sum in float64 over any number of records, none included, in micro-batches."""

@@ -59,6 +59,14 @@ def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[C
     return result
 
 
+@torch.no_grad()
+def passing(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    """What goes into each layer with parameters, for a batch."""
+    with _recording(layers_of(loss)) as passages:
+        loss(inputs, labels)
+    return [passage.inputs for passage in passages.values()]
+
+
 def layers_of(loss: nn.Module) -> dict[str, nn.Module]:
     """All layers with parameters of their own, in the order in which `parameters()` has them."""
     return {name: layer for name, layer in loss.named_modules() if list(layer.parameters(recurse=False))}
