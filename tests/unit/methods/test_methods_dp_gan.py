@@ -31,7 +31,7 @@ SMALL = {
     "rate": 1.0,  # every record in every step: accounted for at once, where a sample takes seconds
     "steps": 12,
     "critic.channels": 4,
-    "critic.hidden": "8",
+    "critic.hidden": "16",
     "generator.latent": 4,
     "schedule.critic_steps": "2",
 }
