@@ -72,7 +72,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     def gradient(points: Points, image: ImageShape | None, inputs: int) -> LossGradient:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(6)
-            options = CriticOptions(channels=2, hidden=(16, 12))
+            options = CriticOptions(channels=1, hidden=(12,))
             critic = build_critic(options, image=image, width=points.width, classes=3).double()
         loss = RealLoss(critic, points)
         return LossGradient(GradientSums(loss, inputs=inputs, classes=3, bound=0.3), inputs=inputs)
