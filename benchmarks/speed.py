@@ -123,7 +123,7 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
-    from benchmarks import speed_critic, speed_networks
+    from benchmarks import speed_condensation, speed_critic, speed_networks
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
@@ -133,6 +133,7 @@ def main(names: list[str]) -> None:
         "inception": speed_networks.inception,
         "upsampling": speed_networks.upsampling,
         "critic": speed_critic.critic,
+        "condensation": speed_condensation.condensation,
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or known:

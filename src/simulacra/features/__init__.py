@@ -24,7 +24,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.hermite_blocks import Blocks, blocks_for
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
-    from simulacra.features.itself import Itself
+    from simulacra.features.itself import Itself, WithLabel
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.points import OneHotPoints, PixelPoints, Points
@@ -77,6 +77,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         loss = RealLoss(critic, points)
         return LossGradient(GradientSums(loss, inputs=inputs, classes=3, bound=0.3), inputs=inputs)
 
+    labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
     projected = LinearExtractor(table, width=5)
     projected.draw_anew(6, 0)
     small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
@@ -110,6 +111,8 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("critic-gradient-table", gradient(one_hot, None, table.inputs), table.inputs, 3),
         ("itself-pixels", PerClass(Itself(picture), 3), 12, 3),
         ("itself-table", PerClass(Itself(table), 2), table.inputs, 2),
+        ("itself-and-label-pixels", WithLabel(labelled), 12, 3),
+        ("itself-and-label-table", WithLabel(table), table.inputs, 2),
         ("embedding-table", Precise(projected, 2, clip=1.0, rows=32), table.inputs, 2),
         ("embedding-table-unclipped", Precise(projected, 2, clip=None, rows=32), table.inputs, 2),
         *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from simulacra.errors import PlanError
 from simulacra.features.combine import refuse_too_many
 from simulacra.features.extractors import Extractor
 from simulacra.networks.devices import full_precision
@@ -23,7 +24,7 @@ class ClippedEmbedding(FeatureMap):
     dtype = torch.float32
 
     def __init__(self, extractor: Extractor, classes: int, *, clip: float | None, rows: int = 256) -> None:
-        self.extractor = extractor
+        self.extractor, self.inputs = extractor, extractor.inputs
         self.classes, self.rows = classes, rows
         self.shape = (classes, extractor.width)
         self.norm_bound = extractor.longest if clip is None else clip
@@ -54,6 +55,27 @@ class ClippedEmbedding(FeatureMap):
         labels[: len(classes)] = classes
         embedded = self.extractor.of_records(padded, labels)[: len(records)].to(torch.float64)
         return torch.nan_to_num(embedded, nan=0.0, posinf=0.0, neginf=0.0)
+
+    @torch.no_grad()
+    def require_same_everywhere(self, device: str | torch.device) -> None:
+        """Refuse a device on which an embedding depends on its place in the batch or on its neighbours, by a bit.
+
+        Tried with invented images, before anything is drawn: whether a GPU's convolutions keep this cannot be known
+        from here.
+        """
+        random = torch.Generator().manual_seed(0)
+        inputs = (torch.rand(self.rows, self.inputs, generator=random) * 2 - 1).to(device)
+        inputs[::3] *= 1e-6  # nearly flat images, where normalisation magnifies every rounding
+        labels = (torch.arange(self.rows) % self.classes).to(device)
+        order = torch.randperm(self.rows, generator=random).to(device)
+        with full_precision(device):
+            straight, shuffled = self._embed(inputs, labels), self._embed(inputs[order], labels[order])
+            alone = self._embed(inputs[-1:], labels[-1:])
+        if not torch.equal(straight[order], shuffled) or not torch.equal(straight[-1:], alone):
+            raise PlanError(
+                f'on the device "{device}" an image is seen differently in another place of a batch, so that one '
+                "record could move the others; nothing was drawn; use another device, cpu for one"
+            )
 
     @property
     def working_size(self) -> int:

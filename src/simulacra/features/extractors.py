@@ -25,6 +25,8 @@ from simulacra.schema import ImageShape, Schema
 class Extractor(ABC):
     """A function of one record at a time; the same between two calls of `draw_anew`."""
 
+    inputs: int
+    """Numbers per encoded record."""
     width: int
     """Numbers per embedding."""
     longest: float
@@ -64,6 +66,7 @@ class ConvolutionalExtractor(Extractor):
                 "lower depth, or use larger images"
             )
         self.image, self.classes, self.operations = image, classes, tuple(operations)
+        self.inputs = image.pixels
         with torch.random.fork_rng(devices=[]):
             self.network = network(
                 channels=image.channels, height=image.height, width=image.width, classes=1, depth=depth
@@ -117,7 +120,7 @@ class LinearExtractor(Extractor):
 
     def __init__(self, schema: Schema, *, width: int, device: str | torch.device = "cpu") -> None:
         self.cells = Cells(schema)
-        self.width = width
+        self.inputs, self.width = schema.inputs, width
         self._matrix = torch.zeros(self.cells.total, width, device=device)
         self._random = torch.Generator(device=device)
         # A row has a single one per column, and no row of the matrix is longer than `ROWS_LENGTH`.
@@ -128,7 +131,8 @@ class LinearExtractor(Extractor):
         self._matrix.normal_(generator=self._random).div_(self._matrix.norm(dim=1, keepdim=True).clamp(min=1e-12))
 
     def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return self.of_points(self.cells.one_hot(inputs), labels)
+        # In float64: the order of a sum may depend on the batch, and there that is far below the rounding charged for.
+        return self.of_points(self.cells.one_hot(inputs).to(torch.float64), labels)
 
     def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return points @ self._matrix.to(points.dtype)

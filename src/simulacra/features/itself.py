@@ -1,4 +1,4 @@
-"""The record itself as a feature: what LDPDC sums."""
+"""The record itself as a feature: what LDPDC sums; and with its label, what DPMix does."""
 
 from __future__ import annotations
 
@@ -27,3 +27,22 @@ class Itself(FeatureMap):
     def batch(self, inputs: torch.Tensor) -> torch.Tensor:
         """Records come clamped to [-1, 1], so there is nothing to clip."""
         return inputs.clamp(-1, 1) if self.cells is None else self.cells.one_hot(inputs)
+
+
+class WithLabel(FeatureMap):
+    """The record itself, scaled to length 1 at most, and beside it its one-hot label: together at most sqrt(2) long."""
+
+    norm_bound = math.sqrt(2)
+
+    def __init__(self, schema: Schema) -> None:
+        self.itself, self.classes = Itself(schema), schema.classes
+        self.shape = (self.itself.size + schema.classes,)
+        self.nonnegative = self.itself.nonnegative
+
+    def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        chosen = (torch.arange(self.classes, device=label.device) == label).to(inputs.dtype)
+        return torch.cat([self.itself.features(inputs, label) / self.itself.norm_bound, chosen])
+
+    def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        records = self.itself.batch(inputs).sum(dim=0) / self.itself.norm_bound
+        return torch.cat([records, torch.bincount(labels, minlength=self.classes).to(records)])

@@ -20,12 +20,14 @@ def all_methods() -> dict[str, type[Method]]:
     from simulacra.methods.dp_hp import DPHP
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
+    from simulacra.methods.dpmix import DPMix
     from simulacra.methods.ldpdc import LDPDC
     from simulacra.methods.moments import MomentsMethod
     from simulacra.methods.ndpdc import NDPDC
     from simulacra.methods.pairs import AllPairs
 
-    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN, NDPDC, LDPDC)}
+    found = (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN, NDPDC, LDPDC, DPMix)
+    return {method.name: method for method in found}
 
 
 def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:

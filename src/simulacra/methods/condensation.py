@@ -19,7 +19,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 
@@ -88,13 +87,17 @@ class Condensation(PrivateLoop):
                 f"{self.name}: how many records there are is private, so it must be told how many to sample; set rate "
                 "(about group x classes / records, by a public guess), or declare rows in the schema"
             )
-        rate = self.group * schema.classes / schema.rows
+        rate = self.group * self.groups(schema) / schema.rows
         if rate > 1:
             raise SettingError(
-                f"{self.name}: groups of {self.group:g} in each of {schema.classes} classes are more than the "
-                f"{schema.rows} records there are; lower group"
+                f"{self.name}: {self.groups(schema)} x {self.group:g} records in a sample are more than the "
+                f"{schema.rows} that there are; lower group"
             )
         return rate
+
+    def groups(self, schema: Schema) -> int:
+        """How many groups a sample is cut into: one for each class."""
+        return schema.classes
 
     def expected(self, schema: Schema, releases: Mapping[str, Release]) -> torch.Tensor:
         """How many records of each class a sample has on average, going by the noisy counts."""
@@ -114,6 +117,3 @@ def fresh_set(schema: Schema, options: GeneratorOptions, seed: int) -> Condensed
         held = build(schema, options)
     assert isinstance(held, Condensed)
     return held
-
-
-Init = Literal["noise", "grey"]

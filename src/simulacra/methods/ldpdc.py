@@ -74,7 +74,7 @@ class LDPDC(Condensation):
         records = torch.stack(means.sums, dim=1) / self.expected(schema, releases).reshape(-1, 1, 1)
         options = replace(self.set_options(), per_class=len(means.sums))  # a crash may have cost some
         held = fresh_set(schema, options, context.seed)
-        _fill(held, records.flatten(0, 1), context.seed)
+        fill(held, records.flatten(0, 1), context.seed)
         return self.sampler(schema, held, options, releases["class-counts"].value)
 
 
@@ -82,7 +82,7 @@ def _map(schema: Schema) -> FeatureMap:
     return PerClass(Itself(schema), schema.classes)
 
 
-def _fill(held: Condensed, means: torch.Tensor, seed: int) -> None:
+def fill(held: Condensed, means: torch.Tensor, seed: int) -> None:
     """Images are the means themselves; the cells of a row are drawn from them, as from probabilities."""
     if not isinstance(held, CondensedRows):
         held.set_records(means.float())

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 
@@ -16,7 +16,7 @@ from simulacra.generators import GeneratorOptions
 from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
-from simulacra.methods.condensation import Condensation, Init, fresh_set
+from simulacra.methods.condensation import Condensation, fresh_set
 from simulacra.methods.looping import Rounds, loop_step
 from simulacra.methods.matching import cosine
 from simulacra.methods.replaying import matrix_units
@@ -25,10 +25,13 @@ from simulacra.privacy.query import Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
-BATCH_STEP = 64
+BATCH_STEP = 16
 """Batches of records have a multiple of this many rows."""
 MOST_ROWS = 1024
 """And at most this many, for the memory of what the network holds."""
+
+TRIED = 12
+"""Rounds whose network and augmentation are tried out on a device before anything is drawn."""
 
 
 class Condensing:
@@ -84,7 +87,6 @@ class NDPDC(Condensation):
     final_rate: float = 0.05
     """The learning rate falls along a half cosine to this share of it, which averages noise; 1 leaves it as it is."""
     momentum: float = 0.5
-    init: Init = "noise"
     spread: float = 1.0
     """Standard deviation of the noise that the set begins with."""
     augmentation: str = "auto"
@@ -110,8 +112,12 @@ class NDPDC(Condensation):
                 f'ndpdc: augmentation must be auto, none, or some of {"_".join(OPERATIONS)}, got "{self.augmentation}"'
             )
 
+    def suited_to(self, schema: Schema) -> Self:
+        """Linear extractors of tables differ less from each other than networks do: fewer rounds are enough."""
+        return self if schema.image is not None else replace(self, rounds=2000)
+
     def set_options(self) -> GeneratorOptions:
-        return GeneratorOptions(kind="condensed", per_class=self.per_class, init=self.init, spread=self.spread)
+        return GeneratorOptions(kind="condensed", per_class=self.per_class, spread=self.spread)
 
     def loops(self, schema: Schema) -> Sequence[Step]:
         feature_map = ClippedEmbedding(self._extractor(schema, "cpu"), schema.classes, clip=self.clip)
@@ -124,7 +130,11 @@ class NDPDC(Condensation):
         learned = Condensing(fresh_set(schema, options, context.seed), context.device)
         extractor = self._extractor(schema, context.device)
         expected = self.expected(schema, releases)
-        feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=_rows(expected))
+        feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=batch_rows(expected))
+        if schema.image is not None and torch.device(context.device).type != "cpu":  # where tests have shown it
+            for number in range(TRIED):
+                extractor.draw_anew(context.seed, number)
+                feature_map.require_same_everywhere(context.device)
         weights = expected.to(context.device, torch.float32).unsqueeze(1)
         shown = max(1, drawing.total // 200)
         for number in drawing.turns(learned):
@@ -150,10 +160,10 @@ class NDPDC(Condensation):
         return ConvolutionalExtractor(schema.image, schema.classes, operations=chosen, depth=self.depth, device=device)
 
 
-def _rows(expected: torch.Tensor) -> int:
+def batch_rows(expected: torch.Tensor) -> int:
     """A batch shape that a sample seldom overflows, from noisy counts; a larger sample takes more batches."""
     mean = float(expected.sum())
-    return int(min(MOST_ROWS, BATCH_STEP * math.ceil((mean + 4 * math.sqrt(mean)) / BATCH_STEP)))
+    return int(min(MOST_ROWS, BATCH_STEP * math.ceil((mean + 3 * math.sqrt(mean)) / BATCH_STEP)))
 
 
 def _show(context: Context, number: int, total: int, loss: float) -> None:

@@ -163,6 +163,8 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
 
     from simulacra.methods.base import Context
 
+    if _finished(run):
+        return run
     checkpoint = run.folder / "checkpoint"
     context = Context(
         seed=run.facts["seed"], device=pick_device(device), checkpoint=checkpoint, on_step=watcher.on_step
@@ -182,6 +184,10 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
             for step in plan.steps
             if step.transient
         }
+        if not any(each.total for each in rounds.values()):
+            raise PlanError(
+                "all draws of the plan are used and what they taught is lost; begin a new run, and pay for it"
+            )
         sampler = method.fit(run.schema, releases, rounds, context)
     stopped_early = any(each.stopped_early for each in rounds.values())
     sampler.save(run.folder)
@@ -206,3 +212,9 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
     if not stopped_early and not context.diverged:
         shutil.rmtree(checkpoint, ignore_errors=True)
     return Run(run.folder)
+
+
+def _finished(run: Run) -> bool:
+    """Whether the loops came to their end: then there is nothing left to draw, and the sampler stays as it is."""
+    training = run.training
+    return training is not None and not training["stopped_early"] and not training.get("diverged")

@@ -104,16 +104,17 @@ class Run:
         """
         import torch
 
-        from simulacra.data.encode import decode
-        from simulacra.data.images import to_uint8
-        from simulacra.data.reference import to_frame
-
         with plain_torch():
             parts = list(self.encoded(n, labels=labels, seed=seed))
             inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
             classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
             if self.schema.image is not None:
+                from simulacra.data.images import to_uint8
+
                 return to_uint8(inputs, self.schema), classes.numpy()
+            from simulacra.data.encode import decode  # Arrow, which a machine that only makes images may not have
+            from simulacra.data.reference import to_frame
+
             return to_frame(decode(inputs, classes, self.schema))
 
     def encoded(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from simulacra.errors import SettingError
+from simulacra.errors import PlanError, SettingError
 from simulacra.features.embedding import ClippedEmbedding
 from simulacra.features.extractors import ConvolutionalExtractor, LinearExtractor, mixed, natural_depth
 from simulacra.networks.augmentation import OPERATIONS
@@ -133,3 +133,25 @@ def test_images_of_a_class_are_changed_alike_and_classes_differently() -> None:
     assert not torch.allclose(embedded[0], embedded[2], rtol=1e-3, atol=1e-3)
     points = (same + 1) / 2
     torch.testing.assert_close(made.of_points(points, torch.tensor([0, 0, 1, 2])), embedded, rtol=1e-3, atol=1e-4)
+
+
+def test_a_device_that_sees_an_image_differently_elsewhere_is_refused() -> None:
+    feature_map = ClippedEmbedding(extractor("color"), 3, clip=1.0, rows=12)
+    feature_map.require_same_everywhere("cpu")
+    genuine = feature_map.extractor.of_records
+
+    def mixing(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        embedded = genuine(inputs, labels)
+        return embedded + 1e-6 * embedded.roll(1, dims=0)
+
+    feature_map.extractor.of_records = mixing  # type: ignore[method-assign]
+    with pytest.raises(PlanError, match="nothing was drawn"):
+        feature_map.require_same_everywhere("cpu")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: whether its convolutions keep to themselves")
+@pytest.mark.parametrize("operation", ["", *OPERATIONS])
+def test_a_gpu_sees_an_image_the_same_in_every_place(operation: str) -> None:
+    made = ConvolutionalExtractor(DIGIT, 3, operations=[operation] if operation else [], device="cuda")
+    made.draw_anew(5, 1)
+    ClippedEmbedding(made, 3, clip=1.0, rows=576).require_same_everywhere("cuda")

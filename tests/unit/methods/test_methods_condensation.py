@@ -12,10 +12,11 @@ import tiny
 import torch
 
 import simulacra
-from simulacra.errors import SettingError
+from simulacra.errors import SchemaError, SettingError
 from simulacra.methods import make_method
 from simulacra.methods.base import Context
 from simulacra.methods.condensation import Condensation
+from simulacra.methods.dpmix import _shared_out
 from simulacra.methods.ndpdc import _show
 from simulacra.privacy.noise import NoiseSource
 from simulacra.schema import ImageShape, Schema
@@ -23,8 +24,12 @@ from simulacra.synthesis.run import Run
 
 pytestmark = pytest.mark.usefixtures("remembered_plans")
 
-SMALL = {"ldpdc": {"per_class": 4, "rate": 0.3}, "ndpdc": {"per_class": 3, "rate": 0.3, "rounds": 6}}
-METHODS = list(SMALL)
+SMALL = {
+    "ldpdc": {"per_class": 4, "rate": 0.3},
+    "ndpdc": {"per_class": 3, "rate": 0.3, "rounds": 6},
+    "dpmix": {"per_class": 2, "rate": 0.3},
+}
+METHODS = ["ldpdc", "ndpdc"]
 
 
 def fit(data: Any, schema: Schema, method: str, out: str = "run", **more: Any) -> Run:
@@ -257,3 +262,29 @@ def test_a_crash_costs_ldpdc_records_and_no_budget(work: Path, monkeypatch: pyte
 def test_a_loss_that_is_no_number_says_what_to_change() -> None:
     with pytest.raises(SettingError, match="learning_rate"):
         _show(Context(), 1, 2, float("nan"))
+
+
+# -- the baseline ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["images", "tables"])
+def test_dpmix_mixes_classes_and_shares_the_mixtures_out(kind: str, work: Path) -> None:
+    data, schema = (tiny.pictures(), PICTURES) if kind == "images" else (tiny.people(), PEOPLE)
+    run = fit(data, schema, "dpmix")
+    assert run.verify().ok
+    assert run.sampler.size == 4
+    loop = run.certificate["steps"][1]
+    assert (loop["count"], loop["norm_bound"]) == (4, pytest.approx(np.sqrt(2)))
+
+
+def test_dpmix_needs_labels_and_its_groups_are_of_all_classes(work: Path) -> None:
+    declared = replace(PICTURES, rows=6000)
+    assert condensation("dpmix", declared).sample_rate(declared) == 50 / 6000
+    with pytest.raises(SchemaError, match="use ldpdc"):
+        fit(tiny.pictures()[0], Schema(image=ImageShape(height=8, width=8)), "dpmix")
+    assert not Path("data.ledger").exists()
+
+
+def test_no_mixture_is_taken_twice_and_each_class_takes_its_own() -> None:
+    labels = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.3, 0.7]])
+    assert _shared_out(labels, 2).tolist() == [0, 2, 1, 3]

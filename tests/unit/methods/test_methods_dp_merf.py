@@ -303,11 +303,11 @@ def test_a_damaged_checkpoint_is_named_and_not_used(damage: bytes, tmp_path: Pat
         method.train(PEOPLE, answers(method, PEOPLE), Context(checkpoint=tmp_path))
 
 
-def test_the_learning_rate_falls_along_a_half_cosine() -> None:
-    from simulacra.methods.matching import _cosine
+def test_the_learning_rate_falls_along_a_halfcosine() -> None:
+    from simulacra.methods.matching import cosine
 
     training = Training()
-    rates = [_cosine(step / 10, training.final_rate) for step in range(11)]
+    rates = [cosine(step / 10, training.final_rate) for step in range(11)]
     assert rates[0] == pytest.approx(1)
     assert rates[-1] == pytest.approx(training.final_rate)
     assert rates == sorted(rates, reverse=True)

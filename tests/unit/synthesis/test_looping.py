@@ -331,6 +331,28 @@ def test_a_prepared_run_that_crashes_draws_no_more_than_was_paid_for(draws: Draw
     assert again.verify().ok
 
 
+@pytest.mark.parametrize("again", ["fit", "resume"])
+def test_a_finished_run_stays_as_it_is(again: str, draws: Draws) -> None:
+    """Its draws are used up and its checkpoint is gone: learning once more would begin with nothing."""
+    run = fit()
+    sampler, training = (run.folder / name for name in ("sampler.safetensors", "training.json"))
+    before = sampler.read_bytes(), training.stat().st_mtime_ns
+    if again == "fit":
+        fit(resume=True)
+    else:
+        simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
+    assert (sampler.read_bytes(), training.stat().st_mtime_ns) == before
+    assert draws.made == 40
+
+
+def test_draws_that_are_used_up_and_forgotten_are_one_clear_line() -> None:
+    with mock.patch("simulacra.generators.sampler.Sampler.save", side_effect=Killed), pytest.raises(Killed):
+        fit()
+    shutil.rmtree("run/checkpoint")
+    with pytest.raises(PlanError, match="begin a new run"):
+        fit(resume=True)
+
+
 @pytest.mark.parametrize("moment", ["before", "after"])
 def test_preparing_that_crashes_pays_once(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     genuine = Ledger.reserve
@@ -454,4 +476,32 @@ def test_a_prepared_run_is_trained_with_torch_numpy_and_safetensors_alone(
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.split()[-2:] == ["40", "10"]
     assert not Path("people.ledger").exists()
+    assert simulacra.verify("run").ok
+
+
+KILLED = """
+import os, signal, sys
+
+sys.path.insert(0, {tests!r})
+import looped, simulacra, tiny
+
+looped.AT_TURN.append(lambda number: os.kill(os.getpid(), signal.SIGKILL) if number == {turn} else None)
+with looped.known():
+    simulacra.fit(
+        tiny.people(), schema=tiny.schema(tiny.PEOPLE), method="looped-means", epsilon=5.0, delta=1e-5,
+        adjacency="add-remove", ledger="people.ledger", out="run", device="cpu", settings={{"rounds": 300}},
+    )
+"""
+
+
+def test_kill_9_in_the_middle_of_a_block_costs_that_block(work: Path, draws: Draws) -> None:
+    """For real: another process, and nothing that could clean up after it. Blocks are three draws long."""
+    program = KILLED.format(tests=str(Path(looped.__file__).parent), turn=100)
+    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=work)
+    assert finished.returncode == -signal.SIGKILL, finished.stderr
+    assert reserved() == 102
+    simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
+    assert reserved() == 300
+    assert LoopedMeans.last.draws == 99 + 198
+    assert draws.made == 198
     assert simulacra.verify("run").ok
