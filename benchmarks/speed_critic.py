@@ -208,19 +208,23 @@ def _adam(weights: list[nn.Parameter]) -> torch.optim.Adam:
 
 
 def _measured(step: Callable[[], None]) -> tuple[float, float]:
-    """Steps a second over a few seconds after warming up, and the peak of memory above what there was before."""
+    """Steps a second over a few seconds after warming up, and the peak of memory above what there was before.
+
+    On a processor the seconds are those of this process alone, as one thread: others may be busy on the machine.
+    """
     gc.collect()
     with _Peak() as peak, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for _ in range(3 if DEVICE == "cuda" else 1):
             step()
         _wait()
-        start, steps = time.perf_counter(), 0
-        while time.perf_counter() - start < SECONDS:
+        clock = time.perf_counter if DEVICE == "cuda" or torch.get_num_threads() > 1 else time.process_time
+        start, steps = clock(), 0
+        while clock() - start < SECONDS:
             step()
             steps += 1
             _wait()
-        rate = steps / (time.perf_counter() - start)
+        rate = steps / (clock() - start)
     return rate, peak.megabytes
 
 

@@ -189,14 +189,6 @@ def _condensing(row: Row) -> dict[str, Any]:
     return {"generator.kind": "condensed", "generator.init": "samples", "generator.per_class": row.condensed}
 
 
-def _draws(row: Row) -> bool:
-    """Whether the row's method draws while it learns."""
-    from simulacra.methods import all_methods
-    from simulacra.methods.looping import PrivateLoop
-
-    return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
-
-
 def _keeps(row: Row, certificate: dict[str, Any]) -> bool:
     """Whether the certified budget is the row's; epsilon is what the noise achieves, a hair below what was asked."""
     if certificate["adjacency"] != row.adjacency or (certificate["epsilon"] is None) != (row.epsilon is None):
