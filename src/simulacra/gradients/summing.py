@@ -12,8 +12,8 @@ from simulacra.gradients.clipping import clip_weights
 from simulacra.gradients.layers import refuse_mixing, without_rule
 from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
 
-MOST_NUMBERS = {"cpu": 1 << 26, "cuda": 1 << 30}
-"""A micro-batch holds about this many numbers at once."""
+MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
+"""A micro-batch holds about this many numbers at once; on a processor few, which stay near it."""
 TRIED = 3
 """Invented records on which a loss is compared with the specification before it is trusted."""
 CLOSE, UNCLIPPED = 1e-3, 1e30
