@@ -106,6 +106,48 @@ class Family:
         ]
 
 
+def gan_families() -> list[Family]:
+    """DP-GAN: the paper's runs, its sweeps, and shorter runs that show the same order where GPU time is short."""
+
+    def family(data: str, epsilons: Sequence[float | None], variant: str, settings: Mapping[str, Any]) -> Family:
+        seeds = (0, 1, 2)
+        return Family(
+            method="dp-gan",
+            data=(data,),
+            epsilons=epsilons,
+            seeds=seeds,
+            adjacency="add-remove",
+            settings=settings,
+            variant=variant,
+        )
+
+    def sampled(batch: int, steps: int) -> dict[str, Any]:
+        """Batches of that many of 60,000 images, a public number."""
+        return {"batch": batch, "rate": round(batch / 60_000, 7), "steps": steps}
+
+    fixed, adaptive = preset("dp-gan", "mnist-fixed"), preset("dp-gan", "mnist")
+    found = []
+    for data in ("mnist", "fashion-mnist"):
+        found += [
+            family(data, (10,), "adaptive", preset("dp-gan", data)),
+            family(data, (1,), "adaptive", preset("dp-gan", f"{data}-strict")),
+        ]
+    found.append(family("fashion-mnist", (10,), "pace100", preset("dp-gan", "fashion-mnist-fixed")))
+    for critic_steps in (1, 10, 50, 100, 200):
+        pace = {**fixed, "schedule.critic_steps": (critic_steps,)}
+        found.append(family("mnist", (10,), f"pace{critic_steps}", pace))
+        found.append(family("mnist", (10,), f"pace{critic_steps}-short", {**pace, **sampled(128, 50_000)}))
+    for batch, steps in ((64, 450_000), (128, 450_000), (2048, 105_000)):
+        found.append(family("mnist", (10,), f"batch{batch}", {**adaptive, **sampled(batch, steps)}))
+    found += [
+        family("mnist", (1, 10), "adaptive-short", {**adaptive, **sampled(512, 40_000)}),
+        # Without noise, a generator step for each critic step, as GANs are usually trained; Figure 4 of the paper.
+        family("mnist", (None,), "pace1", {**fixed, **sampled(128, 50_000), "schedule.critic_steps": (1,)}),
+        family("adult", (1,), "", {"rate": 0.02, "steps": 5000}),
+    ]
+    return found
+
+
 def condensation_families() -> list[Family]:
     """LDPDC and NDPDC: the paper's tables, its sweeps, and NDPDC with a learning rate that falls."""
 
@@ -204,6 +246,7 @@ FAMILIES: list[Family] = [
     # Their relation is add-remove, which is the weaker promise: a line of ours under it stands beside them.
     Family(method="pairs", data=TABLES, epsilons=(1,), adjacency="add-remove", variant="add-remove"),
     *(Family(method=name, data=TABLES, epsilons=(1,), adjacency="add-remove") for name in rivals.NAMES),
+    *gan_families(),
     *condensation_families(),
 ]
 

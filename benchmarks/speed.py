@@ -1,7 +1,8 @@
 """Speed and memory of a release, as ratios that mean the same on any machine.
 
     python -m benchmarks.speed                 # all, printed and written to benchmarks/results/speed.json
-    python -m benchmarks.speed embedding       # one of: embedding, streaming, startup, tangent, inception, upsampling
+    python -m benchmarks.speed critic          # one of: embedding, streaming, startup, tangent, inception, upsampling,
+                                               # critic
 
 `streaming` needs the Covertype table in SIMULACRA_DATA; `embedding` uses MNIST's size and invented pixels.
 """
@@ -122,7 +123,7 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
-    from benchmarks import speed_condensation, speed_networks
+    from benchmarks import speed_condensation, speed_critic, speed_networks
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
@@ -131,6 +132,7 @@ def main(names: list[str]) -> None:
         "tangent": speed_networks.tangent,
         "inception": speed_networks.inception,
         "upsampling": speed_networks.upsampling,
+        "critic": speed_critic.critic,
         "condensation": speed_condensation.condensation,
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}

@@ -193,6 +193,14 @@ class _Steps(Watcher):
         self.progress(f"loss {loss:.4g}", step, steps)
 
 
+def _draws(row: Row) -> bool:
+    """Whether the row's method draws while it learns."""
+    from simulacra.methods import all_methods
+    from simulacra.methods.looping import PrivateLoop
+
+    return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
+
+
 def _refuse_stopped(run: Run) -> None:
     if run.training is None or run.training["stopped_early"]:
         raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
@@ -201,14 +209,6 @@ def _refuse_stopped(run: Run) -> None:
 def _condensing(row: Row) -> dict[str, Any]:
     """A set in place of the generator that was just trained, beginning with its samples."""
     return {"generator.kind": "condensed", "generator.init": "samples", "generator.per_class": row.condensed}
-
-
-def _draws(row: Row) -> bool:
-    """Whether the row's method draws while it learns."""
-    from simulacra.methods import all_methods
-    from simulacra.methods.looping import PrivateLoop
-
-    return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
 
 
 def _keeps(row: Row, certificate: dict[str, Any]) -> bool:

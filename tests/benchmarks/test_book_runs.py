@@ -95,6 +95,16 @@ def test_tables_and_yardsticks_and_rows_without_privacy_run_too(call: Call) -> N
     )
 
 
+def test_a_method_that_draws_while_it_learns_is_paid_for_first_and_then_learns(call: Call) -> None:
+    name = "dp-gan/digits/eps5/seed0+gan"
+    finished = call("run", name)
+    assert finished.code == 0, finished.out
+    draw = result(name)["draws"].popitem()[1]
+    assert draw["training"]["steps"] == 4
+    assert 4.9 < draw["release"]["budget"]["epsilon"] <= 5
+    assert "nothing left to do" in call("run", name).out
+
+
 def test_a_row_of_a_condensed_set_is_scored_on_the_set_itself(call: Call) -> None:
     name = f"{DIGITS}+set"
     finished = call("run", name)

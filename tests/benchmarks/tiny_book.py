@@ -13,11 +13,21 @@ from benchmarks.scoring import Scoring, grey, pictures
 from simulacra.evaluate import Scores, evaluate_table
 
 QUICK = {"pairs": 200, "training.steps": 6, "training.batch": 64, "generator.hidden": "16"}
+DRAWN = {"rate": 1.0, "steps": 4, "batch": 16, "critic.channels": 4, "generator.latent": 4}
 FAMILIES = [
     Family(method="real", data=("digits", "adult"), seeds=(0,)),
     Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0, 1), settings=QUICK, seeded=("feature_seed",)),
     Family(method="dp-merf", data=("adult",), epsilons=(1,), seeds=(0,), settings=QUICK),
     Family(method="dp-merf", data=("digits",), seeds=(0,), settings=QUICK, variant="free"),
+    Family(
+        method="dp-gan",
+        data=("digits",),
+        epsilons=(5,),
+        seeds=(0,),
+        adjacency="add-remove",
+        settings=DRAWN,
+        variant="gan",
+    ),
     Family(method="dp-merf", data=("digits",), epsilons=(5,), seeds=(0,), settings=QUICK, variant="set", condensed=3),
 ]
 

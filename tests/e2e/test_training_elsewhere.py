@@ -33,3 +33,47 @@ def test_a_release_can_be_trained_and_sampled_with_torch_numpy_and_safetensors_a
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.split()[-1] == "10"
+
+
+DRAWING = """
+import sys
+
+import numpy
+import torch
+
+for name in {absent!r}:
+    sys.modules[name] = None
+
+import simulacra
+
+pictures = numpy.load("pictures.npz")
+run = simulacra.resume((pictures["images"], pictures["labels"]), "gan", device="cpu")
+print(run.training["rounds"]["gradient"]["done"], sum(len(r.labels) for r in run.sampler.records(5, seed=0)))
+"""
+
+
+def test_a_private_gan_can_be_prepared_here_and_trained_there(work: Path) -> None:
+    import numpy as np
+    import tiny
+
+    import simulacra
+
+    images, labels = tiny.pictures()
+    np.savez(work / "pictures.npz", images=images, labels=labels)
+    simulacra.prepare(
+        (images, labels),
+        schema=tiny.schema(tiny.PICTURES),
+        method="dp-gan",
+        epsilon=5.0,
+        delta=1e-5,
+        adjacency="add-remove",
+        out="gan",
+        ledger="gan.ledger",
+        settings={"rate": 1.0, "steps": 5, "critic.channels": 4, "generator.latent": 4},
+    )
+    (work / "gan.ledger").unlink()
+    finished = subprocess.run(
+        [sys.executable, "-c", DRAWING.format(absent=ABSENT)], cwd=work, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split() == ["5", "5"]

@@ -237,4 +237,7 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
         say("Training was stopped early; the sampler is usable as it is.")
         again = f"resume DATA {run.folder}" if "rounds" in training else f"train {run.folder} --seed {training['seed']}"
         say(f"To go on with it: simulacra {again} (and the same --set, if any)")
+    if training and training.get("diverged"):
+        say("Training ended early: its numbers grew beyond all bounds. The sampler is the last good one.")
+        say("What was drawn stays spent. A new run with a lower learning_rate may do better.")
     say(f"Spent in ledger {certificate['ledger']}; {hint}")

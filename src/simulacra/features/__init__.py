@@ -16,19 +16,23 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
 
     from simulacra.data.cells import Cells
     from simulacra.features.combine import ClassCount, PerClass
+    from simulacra.features.critic_losses import RealLoss
     from simulacra.features.embedding import ClippedEmbedding
     from simulacra.features.extractors import ConvolutionalExtractor, LinearExtractor
     from simulacra.features.fourier import RandomFourier
+    from simulacra.features.gradient import LossGradient
     from simulacra.features.hermite_blocks import Blocks, blocks_for
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
     from simulacra.features.itself import Itself, WithLabel
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
-    from simulacra.features.points import OneHotPoints, PixelPoints
+    from simulacra.features.points import OneHotPoints, PixelPoints, Points
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
+    from simulacra.gradients.summing import GradientSums
     from simulacra.networks.convnet import ConvNet
+    from simulacra.networks.critics import CriticOptions, build_critic
     from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
 
     class Narrow(ConvNet):
@@ -64,6 +68,15 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
 
     moments = Moments(12, norm=1.2, count_weight=0.2, mean_weight=0.4)
     picture = Schema(image=ImageShape(height=3, width=4))
+
+    def gradient(points: Points, image: ImageShape | None, inputs: int) -> LossGradient:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(6)
+            options = CriticOptions(channels=1, hidden=(12,))
+            critic = build_critic(options, image=image, width=points.width, classes=3).double()
+        loss = RealLoss(critic, points)
+        return LossGradient(GradientSums(loss, inputs=inputs, classes=3, bound=0.3), inputs=inputs)
+
     labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
     projected = LinearExtractor(table, width=5)
     projected.draw_anew(6, 0)
@@ -94,6 +107,8 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("pairs-of-one-column", Pairs(Schema(columns=table.columns[:1])), 2, 1),
         ("moments-pixels", moments, 12, 1),
         ("moments-per-class", PerClass(moments, 3), 12, 3),
+        ("critic-gradient-pixels", gradient(PixelPoints(20), ImageShape(height=4, width=5), 20), 20, 3),
+        ("critic-gradient-table", gradient(one_hot, None, table.inputs), table.inputs, 3),
         ("itself-pixels", PerClass(Itself(picture), 3), 12, 3),
         ("itself-table", PerClass(Itself(table), 2), table.inputs, 2),
         ("itself-and-label-pixels", WithLabel(labelled), 12, 3),

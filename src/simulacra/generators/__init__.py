@@ -43,7 +43,9 @@ class GeneratorOptions(Options):
     (or without any preference), or as samples of the sampler that a run has.
     """
 
-    kind: Literal["auto", "convolutional", "dense", "residual", "gaussian", "markov", "condensed"] = "auto"
+    kind: Literal[
+        "auto", "convolutional", "dense", "residual", "gaussian", "markov", "condensed", "deconvolutional"
+    ] = "auto"
     latent: int | None = None
     hidden: tuple[int, ...] | None = None
     per_class: int = 50
@@ -74,6 +76,7 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     """
     from simulacra.data.cells import Cells
     from simulacra.generators.condensed import CondensedImages, CondensedRows
+    from simulacra.generators.deconvolutional import DeconvolutionalGenerator
     from simulacra.generators.gaussian import GaussianGenerator
     from simulacra.generators.image import ConvolutionalGenerator, DenseGenerator
     from simulacra.generators.markov import MarkovGenerator
@@ -96,6 +99,8 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
         raise SettingError('the markov generator is for tables; set generator.kind="auto"')
     if kind == "residual":
         return ResidualGenerator(schema.image, schema.classes, latent=options.latent or 100)
+    if kind == "deconvolutional":
+        return DeconvolutionalGenerator(schema.image, schema.classes, latent=options.latent or 128)
     if kind == "gaussian":
         return GaussianGenerator(schema.image, schema.classes, latent=options.latent or 100)
     hidden, latent = options.hidden[0] if options.hidden else 500, options.latent or 20

@@ -16,6 +16,7 @@ DEFAULT = "dp-merf"
 
 def all_methods() -> dict[str, type[Method]]:
     """Every method, by its name."""
+    from simulacra.methods.dp_gan import DPGAN
     from simulacra.methods.dp_hp import DPHP
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
@@ -25,7 +26,8 @@ def all_methods() -> dict[str, type[Method]]:
     from simulacra.methods.ndpdc import NDPDC
     from simulacra.methods.pairs import AllPairs
 
-    return {method.name: method for method in (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, NDPDC, LDPDC, DPMix)}
+    found = (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN, NDPDC, LDPDC, DPMix)
+    return {method.name: method for method in found}
 
 
 def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Method:

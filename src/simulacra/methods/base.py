@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
+import torch
+
 from simulacra.errors import SettingError
 from simulacra.generators import GeneratorOptions, try_out
 from simulacra.generators.sampler import Sampler
@@ -32,7 +34,9 @@ Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 class Context:
     """Where and how training runs; nothing here changes what is promised.
 
-    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses.
+    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses, and
+    `curves` what else a method watches, by name. `pictures` has, by step, what a generator of images made of the same
+    codes, as uint8 (n, height, width, channels). `diverged` says that training was ended by numbers that are none.
     `samples` opens the sampler that a condensed set begins with.
     """
 
@@ -41,7 +45,10 @@ class Context:
     checkpoint: Path | None = None
     on_step: Callable[[int, int, float], None] | None = None
     curve: list[tuple[int, float]] = field(default_factory=list)
+    curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
+    pictures: dict[int, torch.Tensor] = field(default_factory=dict)
     stopped_early: bool = False
+    diverged: bool = False
     samples: Callable[[], Sampler] | None = None
 
     def beginning(self) -> Sampler:

@@ -6,7 +6,6 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar
 
 import torch
 
@@ -38,7 +37,7 @@ class FeatureMap(ABC):
     """No value is longer than this."""
     nonnegative: bool = False
     """Whether no entry is ever negative: then two values are at most sqrt(2) bounds apart, not 2."""
-    dtype: ClassVar[torch.dtype] = torch.float64
+    dtype: torch.dtype = torch.float64
     """The precision the records arrive in."""
 
     @abstractmethod

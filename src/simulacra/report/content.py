@@ -25,7 +25,8 @@ class ReportContent:
     `synthetic_labels`. `real`, with `real_labels`, is the same for real rows, or None; whatever is drawn from it is
     marked as outside the guarantee. Of real images only the average per class is drawn, never a single one.
     `class_signal` has `class_name`, `signal` and `noise` per class, and may have what `synthesis/gauge.py` adds;
-    `class_words` says the same as pairs of a name and a sentence; `training_curve` has (step, loss).
+    `class_words` says the same as pairs of a name and a sentence; `training_curve` has (step, loss), `training_curves`
+    what else was watched, by name, and `growth` what a generator made of the same codes, by step.
     """
 
     title: str
@@ -42,6 +43,8 @@ class ReportContent:
     class_signal: Sequence[Mapping[str, Any]] | None = None
     class_words: Sequence[tuple[str, str]] = ()
     training_curve: Sequence[tuple[float, float]] | None = None
+    training_curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
+    growth: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)
     commands: Sequence[str] = ()
     run_name: str = "RUN"
 

@@ -52,12 +52,22 @@ def write_report(
         class_signal=[one.to_json() | {"class_name": one.name} for one in gauges],
         class_words=fold(gauges),
         training_curve=[(step, loss) for step, loss in training["curve"]] if training else None,
+        training_curves=training.get("curves", {}) if training else {},
+        growth=_growth(opened),
         commands=_commands(opened, certificate, training),
         run_name=opened.folder.name,
         **pictures,
     )
     write(path, content)
     return path
+
+
+def _growth(run: Run) -> dict[int, Any]:
+    """What the generator made of the same codes, by step; empty for most methods."""
+    from safetensors.numpy import load_file
+
+    file = run.folder / "pictures.safetensors"
+    return {int(step): pixels for step, pixels in load_file(file).items()} if file.exists() else {}
 
 
 def _commands(run: Run, certificate: dict[str, Any], training: dict[str, Any] | None) -> list[str]:

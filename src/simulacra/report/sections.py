@@ -12,7 +12,7 @@ from simulacra.evaluate.fidelity.protocols import PROTOCOLS
 from simulacra.report.charts import curve, number, split, versus
 from simulacra.report.columns import MOST_COLUMNS, column_views
 from simulacra.report.content import ReportContent
-from simulacra.report.pictures import MOST_CLASSES, class_rows
+from simulacra.report.pictures import MOST_CLASSES, class_rows, png
 from simulacra.report.words import MEANING_OF_REAL, adjacency_words, promise
 from simulacra.synthesis.gauge import FAVOURABLE, LARGEST_EPSILON, percent_up
 
@@ -50,6 +50,8 @@ def view(content: ReportContent) -> dict[str, Any]:
         "curve": _delta_curve(certificate),
         "signal": _signal(content.class_signal, content.class_words),
         "training": _training(content.training_curve),
+        "watched": [_watched(name, points) for name, points in content.training_curves.items() if len(points) > 1],
+        "growth": [(step, png(*content.growth[step])) for step in sorted(content.growth)],
         "scores": _scores(content),
         "settings": flatten(content.settings),
         "versions": flatten(certificate.get("versions") or {}),
@@ -154,6 +156,13 @@ def _training(points: Sequence[tuple[float, float]] | None) -> Any:
         f"Training loss, from {number(float(points[0][1]))} at the start to {number(float(points[-1][1]))} at the end"
     )
     return curve([(float(x), float(y)) for x, y in kept], label=label, titles=("step", "loss"), log_y=log_y)
+
+
+def _watched(name: str, points: Sequence[tuple[float, float]]) -> Any:
+    stride = max(1, len(points) // CURVE_POINTS)
+    kept = [(float(x), float(y)) for x, y in (*points[::stride], points[-1])]
+    ends = f"from {number(kept[0][1])} at the start to {number(kept[-1][1])} at the end"
+    return curve(kept, label=f"{name.capitalize()}, {ends}", titles=("step", name))
 
 
 def _scores(content: ReportContent) -> dict[str, Any] | None:

@@ -16,6 +16,7 @@ from simulacra.errors import CertificateError, OutputError, PlanError
 from simulacra.methods import make_method
 from simulacra.networks.devices import pick_device, plain_torch
 from simulacra.privacy.budget import Adjacency
+from simulacra.privacy.durable import write_durably
 from simulacra.privacy.permit import Permit
 from simulacra.privacy.plan import Plan
 from simulacra.schema import Schema
@@ -158,6 +159,8 @@ def _open(data: Any, *, method: PrivateLoop, schema: Schema, seed: int, **rest: 
 
 
 def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: str, watcher: Watcher) -> Run:
+    from safetensors.torch import save
+
     from simulacra.methods.base import Context
 
     if _finished(run):
@@ -199,9 +202,14 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
                 name: {"planned": plan.step(name).step.count, "done": each.done} for name, each in rounds.items()
             },
             "curve": context.curve,
+            "curves": context.curves,
+            "diverged": context.diverged,
         },
     )
-    if not stopped_early:
+    if context.pictures:
+        named = {str(step): pixels for step, pixels in context.pictures.items()}
+        write_durably(run.folder / "pictures.safetensors", save(named))
+    if not stopped_early and not context.diverged:
         shutil.rmtree(checkpoint, ignore_errors=True)
     return Run(run.folder)
 

@@ -1,0 +1,48 @@
+"""How precisely a GPU multiplies, and what that can do to a record's share of a sum."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+
+import torch
+
+
+class Precision(StrEnum):
+    """Of the products behind signals and sums; lengths are always measured in full single precision."""
+
+    SINGLE = "single"
+    """Every product in float32 (or float64, if that is what the loss computes in)."""
+    TENSOR_FLOAT = "tensor-float"
+    """A GPU may round factors to 10 bits (TF32). What the rounding can add is part of each length: see `clipping`."""
+
+    @property
+    def rounding(self) -> float:
+        """Products a * s inside a sum differ from the true ones by at most this share of |a| |s|.
+
+        TF32 rounds both factors to 11 significant bits: (1 + 2^-11)^2 - 1 < 2^-9.9. Products of float32 numbers lose
+        nothing before they are added.
+        """
+        return 2.0**-9.9 if self is Precision.TENSOR_FLOAT else 0.0
+
+
+@contextmanager
+def arithmetic(precision: Precision, *, searching: bool = True) -> Iterator[None]:
+    """Let GPUs round to TF32, or forbid it, and search for the quickest convolutions or not; as before afterwards."""
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+    rounded = precision is Precision.TENSOR_FLOAT
+    _set(rounded, rounded, searching)  # all batches have one size, so that searching is worth its while
+    try:
+        yield
+    finally:
+        _set(*before)
+
+
+def _set(convolutions: bool, products: bool, benchmark: bool) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions recommend other names for these switches; older lack those
+        torch.backends.cudnn.allow_tf32 = convolutions
+        torch.backends.cuda.matmul.allow_tf32 = products
+        torch.backends.cudnn.benchmark = benchmark

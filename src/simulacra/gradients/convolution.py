@@ -1,0 +1,175 @@
+"""Convolutions, and transposed ones: linear layers applied to every patch of an image."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn.functional import pad
+
+from simulacra.gradients.contribution import Contribution, Explicit, Lengths, kept, scaled
+
+
+@dataclass(frozen=True)
+class Window:
+    """Where the patches of a convolution lie."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+
+    @classmethod
+    def of(cls, layer: nn.Conv2d | nn.ConvTranspose2d) -> Window:
+        """Of a layer that `supported` has admitted."""
+        pairs = [tuple(map(int, each)) for each in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
+        return cls(*((first, second) for first, second in pairs))
+
+    def patches(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        """(n, channels, ., .) to (n, height * width, channels * kernel): one row per position of the kernel.
+
+        A view and one copy; torch's own `unfold` starts a kernel for every image on a GPU.
+        """
+        (high, wide), (down, across) = self.padding, self.stride
+        padded = pad(images, (wide, wide, high, high)).contiguous()
+        n, channels = padded.shape[:2]
+        batch, channel, row, column = padded.stride()
+        view = padded.as_strided(
+            (n, height, width, channels, *self.kernel),
+            (batch, row * down, column * across, channel, row * self.dilation[0], column * self.dilation[1]),
+        )
+        return view.reshape(n, height * width, -1)
+
+    def products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        """The products of all pairs of patches, (n, positions, positions), by the way that is less work.
+
+        Patches overlap. The product of two is a sum of products of pixels, each of which many pairs share, so with a
+        small stride it is less work to multiply pixels first.
+        """
+        positions = height * width
+        if self._pixel_work(images.shape, positions) > self._patch_work(images.shape, positions):
+            patches = self.patches(images, height, width)
+            return patches @ patches.transpose(1, 2)
+        (high, wide), (down, across) = self.padding, self.stride
+        padded = pad(images, (wide, wide, high, high))
+        pixels = padded.flatten(2)
+        gram = (pixels.transpose(1, 2) @ pixels).view(len(images), *padded.shape[2:] * 2)
+        batch, row, column, other_row, other_column = gram.stride()
+        view = gram.as_strided(
+            (len(images), *self.kernel, height, width, height, width),
+            (
+                batch,
+                (row + other_row) * self.dilation[0],
+                (column + other_column) * self.dilation[1],
+                *(row * down, column * across, other_row * down, other_column * across),
+            ),
+        )
+        return view.sum(dim=(1, 2)).view(len(images), positions, positions)
+
+    def product_work(self, shape: torch.Size, positions: int) -> int:
+        """Multiplications per image for the products of all pairs of patches."""
+        return min(self._pixel_work(shape, positions), self._patch_work(shape, positions))
+
+    def _pixel_work(self, shape: torch.Size, positions: int) -> int:
+        pixels = (shape[2] + 2 * self.padding[0]) * (shape[3] + 2 * self.padding[1])
+        return pixels**2 * shape[1] + positions**2 * self.kernel[0] * self.kernel[1]
+
+    def _patch_work(self, shape: torch.Size, positions: int) -> int:
+        return positions**2 * shape[1] * self.kernel[0] * self.kernel[1]
+
+
+def supported(layer: nn.Conv2d | nn.ConvTranspose2d) -> bool:
+    """Whether the rule below knows this kind of convolution: one group, and plain zeros around the image."""
+    return layer.groups == 1 and layer.padding_mode == "zeros" and not isinstance(layer.padding, str)
+
+
+def convolution(layer: nn.Conv2d, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
+    """What a convolution adds, held explicitly where that is less work than pairs of positions."""
+    return _contribution(layer, inputs, signals, signals)
+
+
+def transposed_convolution(layer: nn.ConvTranspose2d, inputs: torch.Tensor, signals: torch.Tensor) -> Contribution:
+    """A transposed convolution is the backward pass of a convolution: inputs and signals change places."""
+    return _contribution(layer, signals, inputs, signals)
+
+
+def _contribution(
+    layer: nn.Conv2d | nn.ConvTranspose2d, wide: torch.Tensor, narrow: torch.Tensor, signals: torch.Tensor
+) -> Contribution:
+    """`wide` are the images that patches are cut from, `narrow` those with one pixel per patch."""
+    window, bias = Window.of(layer), layer.bias is not None
+    positions, rows = narrow.shape[2] * narrow.shape[3], narrow.shape[1]
+    columns = wide.shape[1] * window.kernel[0] * window.kernel[1]
+    if window.product_work(wide.shape, positions) + positions**2 * rows < positions * rows * columns:
+        return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
+    patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
+    gradient = (narrow.flatten(2) @ patches).view(-1, *layer.weight.shape)
+    return Explicit(gradient, signals.sum(dim=(2, 3))) if bias else Explicit(gradient)
+
+
+class _Pairwise(Contribution):
+    """Few positions and many weights: lengths from pairs of positions, the sum from one weighted backward pass."""
+
+    def __init__(
+        self,
+        window: Window,
+        wide: torch.Tensor,
+        narrow: torch.Tensor,
+        signals: torch.Tensor,
+        shape: torch.Size,
+        *,
+        bias: bool,
+    ) -> None:
+        self.window, self.wide, self.narrow, self.signals, self.shape = window, wide, narrow, signals, shape
+        self.bias = bias
+
+    def lengths(self) -> Lengths:
+        values = self.narrow.flatten(2)
+        near = self.window.products(self.wide, self.narrow.shape[2], self.narrow.shape[3])
+        back = values.transpose(1, 2) @ values
+        squared: torch.Tensor = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
+        bulk = (near.diagonal(dim1=1, dim2=2) * back.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(dim=1)
+        if self.bias:
+            squared = squared + self.signals.sum(dim=(2, 3)).square().sum(dim=1)
+            bulk = bulk + self.signals.norm(dim=1).sum(dim=(1, 2))
+        return Lengths(squared, bulk)
+
+    def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        narrow = scaled(self.narrow, weights)
+        wide = kept(self.wide, weights)
+        weight = _weight_sum(wide, narrow, self.shape, self.window)
+        if not self.bias:
+            return (weight,)
+        signals = narrow if self.signals is self.narrow else scaled(self.signals, weights)
+        return weight, signals.sum(dim=(0, 2, 3))
+
+
+def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
+    """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass.
+
+    Where factors are rounded to TF32 it is one matrix product, of which it is known what is rounded: see `clipping`.
+    """
+    if wide.is_cuda and torch.backends.cudnn.allow_tf32:
+        return _weight_product(wide, narrow, shape, window)
+    found = torch.ops.aten.convolution_backward(
+        narrow,
+        wide,
+        narrow.new_empty(1).expand(shape),  # only the shape of the weights matters here
+        None,
+        window.stride,
+        window.padding,
+        window.dilation,
+        False,
+        (0, 0),
+        1,
+        (False, True, False),
+    )
+    weight: torch.Tensor = found[1]
+    return weight
+
+
+def _weight_product(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
+    patches = window.patches(wide, narrow.shape[2], narrow.shape[3]).flatten(0, 1)
+    values = narrow.flatten(2).transpose(1, 2).flatten(0, 1)
+    return (values.T @ patches).view(shape)

@@ -1,0 +1,120 @@
+"""Clipped sums at one fixed size: a Poisson batch lies in some of the slots, and the others add exactly nothing.
+
+Fixed shapes have two uses. The derivative of a ReLU jumps, and where rounding decides a jump, a record's gradient would
+depend on how many others share its batch. At one shape the same kernels compute the same numbers for a record in any
+slot and any company. Nearly: a processor multiplies by very narrow matrices (2 to 8 columns) in pairs of rows, and
+which kernels a GPU takes cannot be known in advance. So each loss is tried with invented records before it meets a
+private one, and where slots differ in a single bit, records go one by one. And on a GPU the whole computation is
+captured once as a CUDA graph: a step is one launch instead of hundreds.
+
+A batch with more records than slots runs again for the rest; nothing is ever cut off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from simulacra.errors import SettingError
+from simulacra.gradients.summing import GradientSums
+
+WARM_UPS = 3
+FEW_SLOTS = 32
+"""For processors: the last micro-batch is the only one that may have many empty slots. Whole vectors, as a processor
+computes functions such as tanh otherwise at the end of a row of numbers that does not fill one."""
+
+
+def slots_for(expected: int) -> int:
+    """Room for a Poisson batch of that expected size in all but one batch of a thousand, in whole warps."""
+    room = expected + 3 * expected**0.5
+    return max(32, -(-int(room + 1) // 32) * 32)
+
+
+class PaddedSums:
+    """`sums` in batches of `slots` records of the given width."""
+
+    def __init__(self, sums: GradientSums, *, slots: int, inputs: int) -> None:
+        first = sums.parameters[0]
+        self.sums, self.slots = sums, min(slots, sums.rows)
+        self.inputs = torch.zeros(self.slots, inputs, dtype=first.dtype, device=first.device)
+        self.labels = torch.zeros(self.slots, dtype=torch.int64, device=first.device)
+        self.present = torch.zeros(self.slots, dtype=torch.bool, device=first.device)
+        self._sum: Callable[[], torch.Tensor] | None = None
+        self._try_out()
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The clipped sum in float64 over any number of records, none included."""
+        total = torch.zeros(self.sums.size, dtype=torch.float64, device=inputs.device)
+        if self._sum is None:
+            self._sum = captured(lambda: self.sums.batch(self.inputs, self.labels, self.present), self.inputs.device)
+        for start in range(0, len(inputs), self.slots):
+            part = inputs[start : start + self.slots]
+            self.inputs[: len(part)] = part
+            self.labels[: len(part)] = labels[start : start + self.slots]
+            self.present[: len(part)] = True
+            total += self._sum()
+            # What was private does not stay behind.
+            self.inputs.zero_()
+            self.labels.zero_()
+            self.present.zero_()
+        return total
+
+    def _try_out(self) -> None:
+        """See that what the network makes of a record depends neither on its slot nor on its company."""
+        if self.sums.slow or self.slots == 1 or self._steady():
+            return
+        self.sums.searching = False  # the quickest kernels may not be the steadiest
+        if self._steady():
+            return
+        if self.inputs.device.type != "cpu":
+            raise SettingError(
+                f'on device "{self.inputs.device}" what this network makes of a record depends on its place in the '
+                "batch, which would void the bound on what one record can do; use the device cpu"
+            )
+        self.slots = 1
+        self.inputs, self.labels, self.present = self.inputs[:1], self.labels[:1], self.present[:1]
+
+    def _steady(self) -> bool:
+        """Whether an invented record gives the same bits in every slot, and in some slots among others."""
+        random = torch.Generator().manual_seed(0)
+        company = (torch.rand(self.inputs.shape, generator=random) * 2 - 1).to(self.inputs)
+        one = company[0].clone()
+        alike = self.sums.passing(one.expand_as(company).contiguous(), self.labels)
+        if not all(torch.equal(values, values[:1].expand_as(values)) for values in alike):
+            return False
+        for slot in {0, self.slots // 3, self.slots // 2, self.slots - 1}:
+            rows = company.roll(slot, dims=0)
+            rows[slot] = one
+            among = self.sums.passing(rows, self.labels)
+            if not all(torch.equal(a[0], b[slot]) for a, b in zip(alike, among, strict=True)):
+                return False
+        return True
+
+
+def captured(work: Callable[[], torch.Tensor], device: torch.device) -> Callable[[], torch.Tensor]:
+    """`work` as a CUDA graph; as it is on other devices, or where something in it waits for the device.
+
+    The tensor given back is overwritten by the next call.
+    """
+    if device.type != "cuda":
+        return work
+    try:
+        side = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                work()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = work()
+    except RuntimeError:
+        torch.cuda.synchronize(device)
+        return work
+
+    def replay() -> torch.Tensor:
+        graph.replay()
+        return result
+
+    return replay

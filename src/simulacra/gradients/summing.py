@@ -1,0 +1,147 @@
+"""Clipped sums over a batch: trace, measure, weigh, add."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from simulacra.errors import SettingError
+from simulacra.gradients import specified
+from simulacra.gradients.arithmetic import Precision, arithmetic
+from simulacra.gradients.clipping import clip_weights
+from simulacra.gradients.layers import refuse_mixing, without_rule
+from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
+
+MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
+"""A micro-batch holds about this many numbers at once; on a processor few, which stay near it."""
+TRIED = 3
+"""Invented records on which a loss is compared with the specification before it is trusted."""
+CLOSE, UNCLIPPED = 1e-3, 1e30
+
+
+class GradientSums:
+    """The sum over records of the gradient of `loss`, each record's clipped to `bound`, for records of a given width.
+
+    A loss with layers that have no rule is summed by the specification, slowly; `slow` names those layers. A loss that
+    mixes records is refused. Either is found out here, on invented records, and never on private ones.
+    """
+
+    def __init__(
+        self,
+        loss: nn.Module,
+        *,
+        inputs: int,
+        classes: int,
+        bound: float,
+        precision: Precision = Precision.SINGLE,
+    ) -> None:
+        if not bound > 0:
+            raise SettingError(f"the clipping bound must be positive, got {bound}")
+        refuse_mixing(loss)
+        self.loss, self.bound, self.searching = loss, bound, True
+        self.precision = Precision.SINGLE  # while it is tried out, so that any difference is a mistake
+        self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
+        if not self.parameters:
+            raise SettingError("the loss has no parameters to train")
+        self.size = sum(parameter.numel() for parameter in self.parameters)
+        self.slow = without_rule(loss)
+        self.numbers = self._tried(inputs, classes)
+        self.precision = precision
+
+    def batch(
+        self,
+        inputs: torch.Tensor,
+        labels: torch.Tensor,
+        present: torch.Tensor | None = None,
+        *,
+        bound: float | None = None,
+    ) -> torch.Tensor:
+        """The clipped sum, flat, of all records at once; those not `present` (n,) add exactly nothing.
+
+        Nothing in here waits for the device, so that it can be captured.
+        """
+        if self.slow:
+            return self._specified(inputs, labels, bound or self.bound, present)
+        with arithmetic(self.precision, searching=self.searching):
+            layers = trace(self.loss, inputs, labels)
+            with torch.no_grad():
+                followed = [layer for layer in layers if layer is not None]
+                with arithmetic(Precision.SINGLE, searching=self.searching):
+                    weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
+                if present is not None:
+                    weights = torch.where(present, weights, 0.0)
+                parts: list[torch.Tensor] = []
+                for layer, module in zip(layers, layers_of(self.loss).values(), strict=True):
+                    own = list(module.parameters(recurse=False))
+                    found = [torch.zeros_like(each) for each in own] if layer is None else layer.weighted(weights)
+                    parts += [part.reshape(-1) for part in found]
+                return torch.cat(parts)
+
+    def passing(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+        """What goes into each layer on the way forward: all that decides a jump in an activation."""
+        with arithmetic(self.precision, searching=self.searching):
+            return passing(self.loss, inputs, labels)
+
+    def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The clipped sum in float64 over any number of records, none included, in micro-batches."""
+        total = torch.zeros(self.size, dtype=torch.float64, device=inputs.device)
+        for start in range(0, len(inputs), self.rows):
+            part = inputs[start : start + self.rows], labels[start : start + self.rows]
+            total += self.batch(*part)
+        return total
+
+    @property
+    def rows(self) -> int:
+        """Records per micro-batch, by what fits into memory; nothing about the data decides it."""
+        most = MOST_NUMBERS.get(self.parameters[0].device.type, MOST_NUMBERS["cpu"])
+        return max(1, most // max(self.numbers, self.size if self.slow else 1))
+
+    def _specified(
+        self, inputs: torch.Tensor, labels: torch.Tensor, bound: float, present: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        with arithmetic(Precision.SINGLE):
+            return specified.clipped_sum(self.loss, inputs, labels, bound, present)
+
+    def _tried(self, inputs: int, classes: int) -> int:
+        """Compare with the specification on invented records; how many numbers a record takes."""
+        first = self.parameters[0]
+        random = torch.Generator().manual_seed(0)
+        invented = (torch.rand(TRIED, inputs, generator=random) * 2 - 1).to(first)
+        labels = (torch.arange(TRIED) % classes).to(first.device)
+        try:
+            right = [self._specified(invented, labels, bound) for bound in (self.bound, UNCLIPPED)]
+        except (RuntimeError, ValueError, NotImplementedError) as error:
+            reason = str(error).strip().splitlines()
+            raise SettingError(
+                "this loss has no gradient per record, as it mixes records, draws at random or branches on them: "
+                f"{reason[0][:200] if reason else type(error).__name__}"
+            ) from None
+        if not self.slow:
+            try:
+                found = [self.batch(invented, labels, bound=bound) for bound in (self.bound, UNCLIPPED)]
+            except NotFollowed as error:
+                self.slow = [str(error)]
+            else:
+                if any((a - b).norm() > CLOSE * b.norm() for a, b in zip(found, right, strict=True)):
+                    raise SettingError(
+                        "the layers' rules and the specification give different gradients for this loss; it uses "
+                        "parameters outside their layers, or mixes records"
+                    )
+        return self._measured(invented, labels)
+
+    def _measured(self, inputs: torch.Tensor, labels: torch.Tensor) -> int:
+        """Numbers per record that pass through all layers, several times over: inputs, signals, patches, products."""
+        counted = 0
+
+        def count(_: nn.Module, __: object, output: object) -> None:
+            nonlocal counted
+            counted += output.numel() if isinstance(output, torch.Tensor) else 0
+
+        handles = [layer.register_forward_hook(count) for layer in self.loss.modules()]
+        try:
+            with torch.no_grad():
+                self.loss(inputs, labels)
+        finally:
+            for handle in handles:
+                handle.remove()
+        return max(1, 5 * counted // TRIED)

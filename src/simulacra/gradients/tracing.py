@@ -1,0 +1,92 @@
+"""One forward and one backward pass that keep what went into every layer, and the loss's gradient by what came out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from simulacra.errors import SettingError
+from simulacra.gradients.contribution import Contribution
+from simulacra.gradients.layers import RULES
+
+
+class NotFollowed(SettingError):
+    """The network does something with a layer that the rules do not follow."""
+
+
+@dataclass(frozen=True)
+class _Passage:
+    layer: nn.Module
+    inputs: torch.Tensor
+    output: torch.Tensor
+    versions: tuple[int, int]
+
+    @property
+    def changed(self) -> bool:
+        """Whether what went in or came out was changed in place afterwards."""
+        return (self.inputs._version, self.output._version) != self.versions
+
+
+def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[Contribution | None]:
+    """What each layer with parameters adds to each record's gradient, in the order of `layers_of`.
+
+    None for a layer the loss does not depend on. The backward pass stops at the layers' outputs: gradients by weights,
+    a third of the work, are not computed here, and the first layer's inputs get none.
+    """
+    layers = layers_of(loss)
+    with torch.enable_grad(), _recording(layers) as passages:
+        losses = loss(inputs, labels)
+        if losses.shape != inputs.shape[:1]:
+            raise SettingError(f"the loss must give one number per record, got shape {tuple(losses.shape)}")
+    for name, passage in passages.items():
+        if passage.changed:
+            raise NotFollowed(f'what goes into or comes out of layer "{name}" is changed in place')
+    followed = list(passages)
+    signals = torch.autograd.grad(losses.sum(), [passages[name].output for name in followed], allow_unused=True)
+    by_name = dict(zip(followed, signals, strict=True))
+    result: list[Contribution | None] = []
+    for name in layers:
+        signal = by_name.get(name)
+        if signal is None:
+            result.append(None)
+        else:
+            passed = passages[name]
+            result.append(RULES[type(passed.layer)](passed.layer, passed.inputs.detach(), signal.detach()))
+    return result
+
+
+@torch.no_grad()
+def passing(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+    """What goes into each layer with parameters, for a batch."""
+    with _recording(layers_of(loss)) as passages:
+        loss(inputs, labels)
+    return [passage.inputs for passage in passages.values()]
+
+
+def layers_of(loss: nn.Module) -> dict[str, nn.Module]:
+    """All layers with parameters of their own, in the order in which `parameters()` has them."""
+    return {name: layer for name, layer in loss.named_modules() if list(layer.parameters(recurse=False))}
+
+
+@contextmanager
+def _recording(layers: dict[str, nn.Module]) -> Iterator[dict[str, _Passage]]:
+    passages: dict[str, _Passage] = {}
+
+    def watch(name: str, layer: nn.Module) -> torch.utils.hooks.RemovableHandle:
+        def keep(_: nn.Module, inputs: tuple[torch.Tensor, ...], output: torch.Tensor) -> None:
+            if name in passages:
+                raise NotFollowed(f'layer "{name}" is used twice for one record')
+            passages[name] = _Passage(layer, inputs[0], output, (inputs[0]._version, output._version))
+
+        return layer.register_forward_hook(keep)
+
+    handles = [watch(name, layer) for name, layer in layers.items()]
+    try:
+        yield passages
+    finally:
+        for handle in handles:
+            handle.remove()

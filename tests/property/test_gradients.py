@@ -1,0 +1,518 @@
+"""Clipped sums of gradients: equal to the specification and to Opacus, and within the bound whatever a record holds."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn.functional import softplus
+
+from simulacra.errors import SettingError
+from simulacra.features.gradient import LossGradient
+from simulacra.gradients import specified
+from simulacra.gradients.arithmetic import Precision
+from simulacra.gradients.clipping import SLACK, clipped_to
+from simulacra.gradients.padding import PaddedSums, slots_for
+from simulacra.gradients.summing import GradientSums
+from simulacra.networks.label_convolution import LabelConvolution
+from simulacra.privacy.budget import Adjacency
+from simulacra.privacy.query import Step, sensitivity
+from simulacra.privacy.records import Records
+from simulacra.privacy.summing import add_chunks
+
+CLASSES = 3
+
+
+class Loss(nn.Module):
+    """Layers between a reshape of the record and a number per record."""
+
+    def __init__(self, *layers: nn.Module, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.layers, self.shape = nn.Sequential(*layers), shape
+
+    @property
+    def width(self) -> int:
+        return math.prod(self.shape)
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        values = self.layers(inputs.view(-1, *self.shape)).flatten(1)
+        return softplus(values).sum(dim=1) * (1 + labels)
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm, self.convolution = nn.GroupNorm(2, channels), nn.Conv2d(channels, channels, 3, padding=1)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images + self.convolution(self.norm(images).relu())
+
+
+class Words(nn.Module):
+    """A few numbers of a record pick rows of a table; several may pick the same one."""
+
+    def __init__(self, rows: int) -> None:
+        super().__init__()
+        self.table, self.last = nn.Embedding(rows, 4), nn.Linear(4, 1)
+        self.width = 5
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        chosen = ((inputs + 1) * 0.499 * self.table.num_embeddings).long()
+        return softplus(self.last(self.table(chosen).tanh()).squeeze(2)).sum(dim=1) + labels
+
+
+class Conditional(nn.Module):
+    """A critic in miniature, with label planes."""
+
+    def __init__(self, planes: bool = True) -> None:
+        super().__init__()
+        self.image = nn.Conv2d(1, 4, 4, 2, 1)
+        self.label = LabelConvolution(CLASSES, 4, kernel=4, stride=2, padding=1, height=8, width=8)
+        self.rest = nn.Sequential(nn.LeakyReLU(0.2), nn.Conv2d(8, 16, 3, 2, 1), nn.LeakyReLU(0.2), nn.Conv2d(16, 1, 2))
+        self.width = 64
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        both = torch.cat([self.image(inputs.view(-1, 1, 8, 8)), self.label(labels)], dim=1)
+        return softplus(-self.rest(both).flatten())
+
+
+def losses() -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    return {
+        "linear": Loss(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 1), shape=(6,)),
+        "linear-without-bias": Loss(nn.Linear(6, 4, bias=False), nn.ReLU(), nn.Linear(4, 2), shape=(6,)),
+        "linear-at-few-positions": Loss(nn.Linear(9, 8), shape=(2, 9)),
+        "linear-at-many-positions": Loss(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 2), shape=(7, 3)),
+        "convolution-of-many-positions": Loss(nn.Conv2d(1, 3, 3, padding=1), nn.LeakyReLU(0.2), shape=(1, 6, 6)),
+        "convolution-of-few-positions": Loss(nn.Conv2d(6, 8, 3, stride=2, padding=1), shape=(6, 4, 4)),
+        "convolution-to-one-pixel": Loss(nn.Conv2d(4, 5, 4), shape=(4, 4, 4)),
+        "convolution-uneven": Loss(
+            nn.Conv2d(2, 9, (3, 2), stride=(2, 1), padding=(1, 0), dilation=(1, 2), bias=False), shape=(2, 5, 7)
+        ),
+        "convolution-that-leaves-a-rest": Loss(nn.Conv2d(3, 9, 3, stride=2), nn.SiLU(), shape=(3, 6, 6)),
+        "transposed-of-few-positions": Loss(nn.ConvTranspose2d(8, 6, 4), shape=(8, 1, 1)),
+        "transposed-of-many-positions": Loss(nn.ConvTranspose2d(2, 1, 4, stride=2, padding=1), shape=(2, 5, 5)),
+        "transposed-uneven": Loss(nn.ConvTranspose2d(3, 7, 3, stride=2, padding=1, output_padding=1), shape=(3, 2, 2)),
+        "group-norm": Loss(nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Conv2d(4, 1, 2), shape=(1, 5, 5)),
+        "group-norm-of-vectors": Loss(nn.Linear(3, 6), nn.GroupNorm(2, 6), nn.Tanh(), shape=(3,)),
+        "layer-norm": Loss(nn.Linear(3, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 1), shape=(2, 3)),
+        "embedding": Words(4),
+        "label-planes": Conditional(),
+        "residual-critic": Loss(
+            nn.Conv2d(3, 6, 3, padding=1),
+            Residual(6),
+            nn.AvgPool2d(2),
+            nn.Conv2d(6, 8, 3, padding=1),
+            Residual(8),
+            nn.Flatten(),
+            nn.Linear(8 * 16, 1),
+            shape=(3, 8, 8),
+        ),
+    }
+
+
+every_loss = pytest.mark.parametrize("name", losses())
+
+
+def summed(name: str, bound: float, dtype: torch.dtype = torch.float32) -> tuple[nn.Module, GradientSums]:
+    loss = losses()[name].to(dtype)
+    return loss, GradientSums(loss, inputs=loss.width, classes=CLASSES, bound=bound)
+
+
+def invented(width: int, records: int, dtype: torch.dtype = torch.float32, seed: int = 1) -> tuple[torch.Tensor, ...]:
+    random = torch.Generator().manual_seed(seed)
+    inputs = torch.rand(records, width, generator=random, dtype=torch.float64) * 2 - 1
+    return inputs.to(dtype), torch.randint(0, CLASSES, (records,), generator=random)
+
+
+@every_loss
+@pytest.mark.parametrize("bound", [0.05, 1.0, 1e4])
+@pytest.mark.parametrize(("dtype", "close"), [(torch.float32, 1e-5), (torch.float64, 1e-11)])
+def test_the_sum_equals_the_specification(name: str, bound: float, dtype: torch.dtype, close: float) -> None:
+    loss, sums = summed(name, bound, dtype)
+    assert not sums.slow
+    inputs, labels = invented(loss.width, 9, dtype)
+    right = specified.clipped_sum(loss, inputs, labels, bound)
+    assert (sums(inputs, labels) - right).norm() <= close * right.norm()
+
+
+@every_loss
+@settings(max_examples=10, deadline=None)
+@given(data=st.data())
+def test_the_sum_equals_the_specification_for_any_records(name: str, data: st.DataObject) -> None:
+    loss, sums = summed(name, 0.5, torch.float64)
+    value = st.one_of(st.floats(-1, 1), st.sampled_from([0.0, -1.0, 1.0, 1e-300]))
+    rows = data.draw(st.lists(st.lists(value, min_size=loss.width, max_size=loss.width), max_size=4))
+    inputs = torch.tensor(rows, dtype=torch.float64).reshape(-1, loss.width)
+    labels = torch.arange(len(rows)) % CLASSES
+    right = specified.clipped_sum(loss, inputs, labels, 0.5)
+    assert (sums(inputs, labels) - right).norm() <= 1e-9 * (1 + right.norm())
+
+
+@every_loss
+def test_no_single_gradient_is_longer_than_the_bound(name: str) -> None:
+    loss, sums = summed(name, 0.05)
+    inputs, labels = invented(loss.width, 5)
+    for row, label in zip(inputs, labels, strict=True):
+        assert sums(row[None], label[None]).norm() <= clipped_to(0.05, torch.float32) * (1 + 1e-5)
+
+
+@every_loss
+def test_empty_slots_add_exactly_nothing(name: str) -> None:
+    loss, sums = summed(name, 0.5)
+    inputs, labels = invented(loss.width, 6)
+    garbage = inputs.clone()
+    garbage[4:] = 0.5 if name == "embedding" else math.nan  # numbers pick rows there
+    present = torch.tensor([True] * 4 + [False] * 2)
+    assert torch.equal(sums.batch(inputs, labels, present), sums.batch(garbage, labels, present))
+    assert not sums.batch(inputs, labels, torch.zeros(6, dtype=torch.bool)).any()
+
+
+@every_loss
+def test_a_record_that_is_not_finite_adds_nothing_and_harms_no_other(name: str) -> None:
+    loss, sums = summed(name, 0.5)
+    if name == "embedding":
+        pytest.skip("numbers pick rows there, so nothing that is not finite reaches a layer")
+    inputs, labels = invented(loss.width, 6)
+    for value in (math.nan, math.inf, -math.inf, 1e38):
+        spoiled = inputs.clone()
+        spoiled[2] = value
+        alone = sums(torch.cat([inputs[:2], inputs[3:]]), torch.cat([labels[:2], labels[3:]]))
+        difference = sums(spoiled, labels) - alone
+        assert difference.norm() <= 0.5
+        if not math.isfinite(value):
+            assert difference.norm() <= 1e-5
+
+
+@every_loss
+def test_micro_batches_and_slots_change_nothing(name: str) -> None:
+    loss, sums = summed(name, 0.5, torch.float64)
+    inputs, labels = invented(loss.width, 11, torch.float64)
+    whole = sums(inputs, labels)
+    for slots in (1, 4, 11, 32):
+        padded = PaddedSums(sums, slots=slots, inputs=loss.width)
+        torch.testing.assert_close(padded(inputs, labels), whole, rtol=1e-9, atol=1e-11)
+        assert not padded(inputs[:0], labels[:0]).any()
+        assert not padded.inputs.any()  # nothing private stays behind
+    assert not sums(inputs[:0], labels[:0]).any()
+
+
+def test_in_tensor_float_the_lengths_leave_room_for_rounded_factors() -> None:
+    """Round every stored number to 11 bits, as a GPU may: the sum of one record's products stays within the bound."""
+    from simulacra.gradients.clipping import clip_weights
+    from simulacra.gradients.tracing import trace
+
+    loss = losses()["residual-critic"]
+    inputs, labels = invented(loss.width, 8)
+    layers = [layer for layer in trace(loss, inputs, labels) if layer is not None]
+    weights = clip_weights([layer.lengths() for layer in layers], 0.1, Precision.TENSOR_FLOAT)
+    for index in range(8):
+        only = torch.where(torch.arange(8) == index, weights, 0.0)
+        for mode in ("up", "down"):
+            total = 0.0
+            for layer in trace(loss, inputs, labels):
+                assert layer is not None
+                for attribute, value in list(vars(layer).items()):
+                    if isinstance(value, torch.Tensor) and value.is_floating_point():
+                        setattr(layer, attribute, _rounded(value, mode))
+                    if isinstance(value, tuple) and attribute == "gradients":
+                        setattr(layer, attribute, tuple(_rounded(each, mode) for each in value))
+                total += sum(float(part.square().sum()) for part in layer.weighted(only))
+            assert math.sqrt(total) <= 0.1
+
+
+def _rounded(values: torch.Tensor, mode: str) -> torch.Tensor:
+    mantissa, exponent = torch.frexp(values)
+    rounding = torch.ceil if mode == "up" else torch.floor
+    return torch.ldexp(rounding(mantissa * 2.0**11) * 2.0**-11, exponent)
+
+
+@pytest.mark.parametrize("name", ["label-planes", "residual-critic", "linear"])
+def test_removing_one_of_many_records_that_point_the_same_way_moves_the_sum_by_at_most_the_bound(name: str) -> None:
+    """Adding up in float32 rounds anew when a record leaves; see SLACK."""
+    loss, sums = summed(name, 1e-3)  # so low that every record is clipped
+    one, label = invented(loss.width, 1)
+    random = torch.Generator().manual_seed(2)
+    inputs = one + 1e-3 * torch.rand(2000, loss.width, generator=random)
+    labels = label.expand(2000)
+    feature_map = LossGradient(sums, inputs=loss.width)
+    whole = vault_sum(feature_map, inputs, labels)
+    assert whole.norm() > 1.9  # they do point the same way: the worst case for rounding
+    for index in (0, 777, 1999):
+        rest = torch.arange(2000) != index
+        move = (whole - vault_sum(feature_map, inputs[rest], labels[rest])).norm()
+        assert move <= 1e-3
+        assert abs(float(move) / clipped_to(1e-3, torch.float32) - 1) < SLACK / 3
+
+
+def vault_sum(feature_map: LossGradient, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(feature_map.shape, dtype=torch.float64)
+    add_chunks(total, feature_map, Records(inputs=inputs, labels=labels))
+    return total
+
+
+@every_loss
+def test_what_a_network_makes_of_a_record_does_not_depend_on_its_slot(name: str) -> None:
+    """Narrow matrices are multiplied in pairs of rows, so some of these networks are run record by record."""
+    loss, sums = summed(name, 0.5)
+    padded = PaddedSums(sums, slots=32, inputs=loss.width)
+    assert padded.slots in (1, 32)
+    if name == "label-planes":
+        assert padded.slots == 32
+    inputs, _ = invented(loss.width, padded.slots)
+    first = [values[0].clone() for values in sums.passing(inputs, padded.labels)]
+    for slot in range(padded.slots):
+        moved = [values[slot] for values in sums.passing(inputs.roll(slot, dims=0), padded.labels)]
+        assert all(torch.equal(a, b) for a, b in zip(first, moved, strict=True))
+
+
+def test_networks_of_a_usual_width_are_not_run_record_by_record() -> None:
+    from simulacra.features.critic_losses import FakeLoss
+    from simulacra.networks.critics import CriticOptions, build_critic
+
+    for width in (3, 17, 133):
+        critic = build_critic(CriticOptions(), image=None, width=width, classes=CLASSES)
+        sums = GradientSums(FakeLoss(critic), inputs=width, classes=CLASSES, bound=1.0)
+        assert PaddedSums(sums, slots=32, inputs=width).slots == 32
+
+
+@pytest.mark.parametrize(("always", "slots"), [(False, 32), (True, 1)])
+def test_where_slots_differ_plainer_kernels_are_tried_and_then_records_go_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, always: bool, slots: int
+) -> None:
+    loss, sums = summed("label-planes", 0.5)
+    genuine = GradientSums.passing
+
+    def wobbling(self: GradientSums, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+        found = genuine(self, inputs, labels)
+        steps = 1 + 1e-6 * torch.arange(len(found[-1])).view(-1, 1, 1, 1)
+        return [*found[:-1], found[-1] * steps] if always or self.searching else found
+
+    monkeypatch.setattr(GradientSums, "passing", wobbling)
+    padded = PaddedSums(sums, slots=32, inputs=loss.width)
+    assert (padded.slots, sums.searching) == (slots, False)
+    inputs, labels = invented(loss.width, 5)
+    torch.testing.assert_close(padded(inputs, labels), sums(inputs, labels), rtol=1e-4, atol=1e-6)
+    assert not padded.inputs.any()
+
+
+def test_the_map_charges_its_bound() -> None:
+    _, sums = summed("label-planes", 0.7)
+    feature_map = LossGradient(sums, inputs=64, slots=slots_for(16))
+    step = Step.asking("gradient", feature_map)
+    assert sensitivity(step, Adjacency.ADD_REMOVE) >= 0.7
+    assert feature_map.size == sum(each.numel() for each in losses()["label-planes"].parameters())
+    inputs, labels = invented(64, 40)
+    torch.testing.assert_close(feature_map.clipped_sum(inputs, labels), sums(inputs, labels), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding", "dilation"),
+    [((3, 3), (1, 1), (1, 1), (1, 1)), ((4, 4), (2, 2), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 0), (1, 2))],
+)
+def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
+    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int]
+) -> None:
+    from simulacra.gradients.convolution import Window, _weight_product, _weight_sum
+
+    window = Window(kernel, stride, padding, dilation)
+    layer = nn.Conv2d(3, 5, kernel, stride, padding, dilation).double()
+    images = torch.rand(4, 3, 8, 9, dtype=torch.float64)
+    signals = torch.rand_like(layer(images))
+    height, width = signals.shape[2:]
+    patches = window.patches(images, height, width)
+    found = {}
+    for way in ("_pixel_work", "_patch_work"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Window, way, lambda *_: 0)
+            found[way] = window.products(images, height, width)
+    right = patches @ patches.transpose(1, 2)
+    torch.testing.assert_close(found["_pixel_work"], right)
+    torch.testing.assert_close(found["_patch_work"], right)
+    shape = layer.weight.shape
+    torch.testing.assert_close(
+        _weight_product(images, signals, shape, window), _weight_sum(images, signals, shape, window)
+    )
+
+
+def test_label_planes_are_a_convolution_of_one_hot_planes() -> None:
+    planes = LabelConvolution(3, 4, kernel=4, stride=2, padding=1, height=8, width=6)
+    labels = torch.tensor([0, 2, 2, 1])
+    pictures = nn.functional.one_hot(labels, 3).float()[:, :, None, None].expand(-1, -1, 8, 6)
+    usual = nn.functional.conv2d(pictures, planes.weight, planes.bias, stride=2, padding=1)
+    torch.testing.assert_close(planes(labels), usual)
+
+
+def test_room_for_nearly_every_poisson_batch() -> None:
+    assert slots_for(128) % 32 == 0
+    assert 512 + 3 * 22 < slots_for(512) < 640
+    assert slots_for(1) == 32
+
+
+# -- what cannot be clipped, and what takes the slow way ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("layer", "named"),
+    [
+        (nn.BatchNorm1d(4), "BatchNorm1d"),
+        (nn.Dropout(0.5), "Dropout"),
+        (nn.InstanceNorm1d(4), "InstanceNorm1d"),
+        (nn.RReLU(), "RReLU"),
+    ],
+)
+def test_layers_that_mix_records_or_draw_at_random_are_refused_by_name(layer: nn.Module, named: str) -> None:
+    loss = Loss(nn.Linear(4, 4), layer, shape=(4,))
+    with pytest.raises(SettingError, match=rf'"layers.1" \({named}\).*GroupNorm'):
+        GradientSums(loss, inputs=4, classes=1, bound=1.0)
+
+
+class Mixing(Loss):
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        values = self.layers(inputs)
+        return (values - values.mean(dim=0)).square().sum(dim=1) + values.sum(dim=1)
+
+
+class Sorted(Loss):
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.layers(inputs).flatten().roll(1) * torch.arange(1, len(inputs) + 1)
+
+
+class Chancy(Loss):
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return nn.functional.dropout(self.layers(inputs), 0.5, training=True).sum(dim=1)
+
+
+class Total(Loss):
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return self.layers(inputs).sum()
+
+
+@pytest.mark.parametrize("kind", [Mixing, Sorted, Chancy, Total])
+def test_a_loss_that_mixes_records_is_found_out_on_invented_ones(kind: type[Loss]) -> None:
+    with pytest.raises(SettingError, match=r"mixes records|different gradients|one number per record"):
+        GradientSums(kind(nn.Linear(4, 1), shape=(4,)), inputs=4, classes=1, bound=1.0)
+
+
+class Own(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return values * self.scale
+
+
+class Twice(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.layer(values).tanh())
+
+
+class Spoiling(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        inner = self.first(values).tanh() * 1.0
+        outer = self.second(inner)
+        inner.mul_(2.0)  # what the second layer was given is gone
+        return outer
+
+
+class Scaled(nn.Linear):
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        return super().forward(values) * self.weight.sum()
+
+
+def frozen() -> nn.Module:
+    layer = nn.Linear(4, 4)
+    layer.weight.requires_grad_(False)
+    return layer
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        Own(),
+        Twice(),
+        Scaled(4, 4),
+        nn.Sequential(nn.Linear(4, 4), nn.ReLU(inplace=True)),
+        frozen(),
+        nn.Bilinear(2, 2, 1),
+    ],
+    ids=["own-parameter", "used-twice", "subclass", "in-place", "partly-frozen", "unknown-unused"],
+)
+def test_what_has_no_rule_is_summed_by_the_specification(layer: nn.Module) -> None:
+    loss = Loss(
+        nn.Linear(4, 4), nn.Identity() if isinstance(layer, nn.Bilinear) else layer, nn.Linear(4, 1), shape=(4,)
+    )
+    if isinstance(layer, nn.Bilinear):
+        loss.unused = layer
+    sums = GradientSums(loss, inputs=4, classes=1, bound=0.2)
+    assert sums.slow
+    inputs, labels = invented(4, 7)
+    labels.zero_()
+    found = LossGradient(sums, inputs=4, slots=32).clipped_sum(inputs, labels)
+    slowly = torch.stack([_one(loss, row, 0.2) for row in inputs]).sum(dim=0)
+    torch.testing.assert_close(found, slowly, rtol=1e-5, atol=1e-7)
+
+
+def _one(loss: nn.Module, row: torch.Tensor, bound: float) -> torch.Tensor:
+    """No engine and no vmap: plain autograd for a single record."""
+    trained = [parameter for parameter in loss.parameters() if parameter.requires_grad]
+    value = loss(row[None].clone(), torch.zeros(1, dtype=torch.int64)).sum()
+    parts = torch.autograd.grad(value, trained, allow_unused=True)
+    flat = torch.cat(
+        [(torch.zeros_like(p) if g is None else g).flatten() for p, g in zip(trained, parts, strict=True)]
+    ).double()
+    limit = clipped_to(bound, torch.float32)
+    return flat * (limit / flat.norm().clamp(min=limit))
+
+
+def test_a_loss_that_spoils_what_a_layer_was_given_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"in-?place"):
+        GradientSums(Loss(Spoiling(), nn.Linear(4, 1), shape=(4,)), inputs=4, classes=1, bound=1.0)
+
+
+def test_a_layer_the_loss_does_not_reach_has_no_gradient() -> None:
+    loss = Loss(nn.Linear(4, 1), shape=(4,))
+    loss.unused = nn.Linear(2, 2)
+    sums = GradientSums(loss, inputs=4, classes=1, bound=1.0)
+    found = sums(*invented(4, 3))
+    assert found[:5].any()
+    assert not found[5:].any()
+
+
+def test_a_bound_must_be_positive() -> None:
+    with pytest.raises(SettingError, match="positive"):
+        GradientSums(losses()["linear"], inputs=6, classes=1, bound=0.0)
+
+
+# -- against another implementation ---------------------------------------------------------------------------------
+
+
+@every_loss
+@pytest.mark.filterwarnings("ignore")
+def test_the_sum_equals_that_of_opacus(name: str) -> None:
+    opacus = pytest.importorskip("opacus", reason="pip install opacus opt-einsum --no-deps")
+    if name == "label-planes":
+        pytest.skip("a layer of ours; the critic test compares it")
+    bound = 0.3
+    loss, sums = summed(name, bound, torch.float64)
+    inputs, labels = invented(loss.width, 6, torch.float64)
+    model = opacus.GradSampleModule(loss, loss_reduction="sum", strict=False)
+    model(inputs, labels).sum().backward()
+    samples = torch.cat([each.grad_sample.flatten(1) for each in model.parameters()], dim=1)
+    limit = clipped_to(bound, torch.float64)
+    right = (samples * (limit / samples.norm(dim=1, keepdim=True).clamp(min=limit))).sum(dim=0)
+    model.remove_hooks()
+    assert (sums(inputs, labels) - right).norm() <= 1e-5 * right.norm()
