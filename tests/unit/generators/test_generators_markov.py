@@ -92,6 +92,40 @@ def test_fitting_without_noise_gives_the_pairs_that_were_asked_for() -> None:
     torch.testing.assert_close(found / found.sum(dim=(0, 1)) * shares, wanted, rtol=0, atol=0.01)
 
 
+@pytest.mark.parametrize("correlation", [0.2, 0.4, 0.7])
+def test_two_columns_are_drawn_as_dependent_as_they_were_asked_to_be(correlation: float) -> None:
+    """Each half of a sweep's pairs must be counted with the cells it was drawn given, or couplings grow too strong."""
+    schema = Schema(columns=SCHEMA.columns[:1] + (Categorical(name="r", values=("a", "b")),))
+    made: MarkovGenerator = build(schema, GeneratorOptions(kind="markov"))
+    table = torch.full((2, 2), (1 - correlation) / 4) + torch.eye(2) * correlation / 2
+    pairs = torch.zeros(4, 4)
+    pairs[:2, 2:], pairs[2:, :2] = table, table.T
+    target = Target(cells=torch.full((4,), 0.5), pairs=pairs, variance=torch.zeros(4, 4), rows=1e6)
+    fit_field(made, target, torch.ones(1), MarkovFitting(rows=8000), Context())
+    labels = torch.ones(50_000, 1)
+    index = Cells(schema).index(made.to_records(made(labels, labels), torch.Generator().manual_seed(3)))
+    assert abs(float(torch.corrcoef(index.T.float())[0, 1]) - correlation) < 0.025
+
+
+@pytest.mark.parametrize("flips", [0.0, 0.05])
+def test_many_columns_that_say_the_same_do_not_make_it_swing(flips: float) -> None:
+    columns = 30
+    schema = Schema(columns=tuple(Categorical(name=f"c{k}", values=("a", "b")) for k in range(columns)))
+    random = torch.Generator().manual_seed(0)
+    rows = (torch.rand(20_000, 1, generator=random) < 0.3).long().expand(-1, columns)
+    rows = (rows + (torch.rand(rows.shape, generator=random) < flips)) % 2
+    one_hot = torch.nn.functional.one_hot(rows, 2).flatten(1).double()
+    pairs = one_hot.T @ one_hot / len(rows)
+    made: MarkovGenerator = build(schema, GeneratorOptions(kind="markov"))
+    target = Target(cells=pairs.diagonal(), pairs=pairs, variance=torch.zeros(60, 60), rows=20_000)
+    context = Context()
+    fit_field(made, target, torch.ones(1), MarkovFitting(rows=1000), context)
+    assert max(loss for _, loss in context.curve[100:]) < 0.5
+    labels = torch.ones(5_000, 1)
+    index = Cells(schema).index(made.to_records(made(labels, labels), torch.Generator().manual_seed(1)))
+    assert (index.float().mean(dim=0) - rows.float().mean(dim=0)).abs().max() < 0.05
+
+
 def test_tables_that_are_all_noise_leave_columns_independent() -> None:
     made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
     wanted = joint(field())
