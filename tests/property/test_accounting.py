@@ -184,6 +184,15 @@ def test_calibration_of_any_sampled_releases_never_passes_the_target(
     check_calibration(target, at, rate, count, also_full)
 
 
+@pytest.mark.parametrize("share", [1e-6, 0.01])
+def test_a_full_data_release_with_a_tiny_share_of_the_noise_is_calibrated_in_memory(share: float) -> None:
+    """Beside a loop: at a factor of 1 its loss distribution would have petabytes."""
+    loop = Event(noise_multiplier=1.0, sample_rate=0.01, count=50)
+    found = calibrate((Event(noise_multiplier=share), loop), 1.0, 1e-5)
+    assert 0.99 < epsilon(found, 1e-5) <= 1.0
+    assert math.isclose(found[0].noise_multiplier / found[1].noise_multiplier, share)
+
+
 def test_what_was_spent_before_is_paid_from_the_same_budget() -> None:
     spent = Event(noise_multiplier=6.0)
     found = calibrate(Event(noise_multiplier=1.0), 1.0, 1e-5, fixed=[spent])

@@ -98,7 +98,7 @@ class NDPDC(Condensation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.rounds < 1 or self.width < 1 or not 1 <= (self.depth or 1) <= 8:
+        if self.rounds < 1 or self.width < 1 or (self.depth is not None and not 1 <= self.depth <= 8):
             raise SettingError("ndpdc: rounds and width must be at least 1, and depth from 1 to 8")
         if self.clip is not None and not 1e-6 <= self.clip <= 1e6:
             raise SettingError(f"ndpdc: clip must be from 1e-6 to 1e6, got {self.clip:g}")

@@ -197,6 +197,11 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
         for path in sorted((folder / "releases").glob("*"))
         if f"releases/{path.name}" not in statement["files"]
     )
+    # Training loops go on by plan.json, and what they did is in training.json: neither may say more than this file.
+    file = folder / "plan.json"
+    if file.is_file() and not statement["void"] and Plan.from_json(json.loads(file.read_bytes())) != plan:
+        problems.append('"plan.json" is not what was certified')
+    _check_rounds(plan, folder, problems)
     schema = Schema.load(folder / "schema.toml")
     bought = [accountant.Event.from_json(event) for event in schema.spent]
     if plan.private and tuple(bought) != plan.prior:
@@ -208,6 +213,17 @@ def _check_files(statement: dict[str, Any], plan: Plan, folder: Path, problems: 
             for name, value in _claims(plan, releases, schema).items()
             if not _same(statement[name], value)
         )
+
+
+def _check_rounds(plan: Plan, folder: Path, problems: list[str]) -> None:
+    """Whether a training loop says that it took more turns than it may draw."""
+    training = folder / "training.json"
+    rounds = json.loads(training.read_bytes()).get("rounds", {}) if training.is_file() else {}
+    problems.extend(
+        f'"{name}" took {each["done"]} turns, and {plan.step(name).step.count} draws are certified'
+        for name, each in rounds.items()
+        if each["done"] > plan.step(name).step.count
+    )
 
 
 def _check_releases(statement: dict[str, Any], plan: Plan, folder: Path, problems: list[str]) -> list[Release]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -301,4 +301,11 @@ def _asked(entries: Entries, run: str, step: str, like: Event | None = None) -> 
 
 
 def _events(entries: Entries) -> list[Event]:
-    return [Event.from_json(event) for entry in entries if entry["kind"] == "reserve" for event in entry["events"]]
+    """What was reserved; blocks of the same draws as one event, because composing a hundred takes a hundred times."""
+    counts: dict[Event, int] = {}
+    for entry in entries:
+        for event in entry["events"] if entry["kind"] == "reserve" else ():
+            read = Event.from_json(event)
+            one = replace(read, count=1)
+            counts[one] = counts.get(one, 0) + read.count
+    return [replace(event, count=count) for event, count in counts.items()]

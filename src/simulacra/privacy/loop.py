@@ -4,7 +4,7 @@ Why the accounts always cover the draws, whatever is killed and whenever:
 
 1. A draw is made only out of a block, and a block exists only in the memory of the process that reserved it, after the
    reservation is on the disk (`Book.reserve` returns afterwards). So at every moment
-   draws ever made <= draws ever reserved.
+   draws ever made <= draws ever reserved. A fork would copy the block and the noise: it is refused a draw.
 2. Reservations are never taken back and never exceed the plan's count: `at_most` is checked under the book's lock,
    against the file, so that two processes cannot share out the same draws twice.
 3. Nothing on the disk says "this block is half used". A process that dies takes the rest of its block with it: those
@@ -17,6 +17,7 @@ The price of a crash is at most one block; it is never more budget.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import final
 
@@ -39,7 +40,18 @@ class Loop:
     this object has made.
     """
 
-    __slots__ = ("_block", "_book", "_noise", "_planned", "_private", "_records", "_run", "drawn", "left_in_block")
+    __slots__ = (
+        "_block",
+        "_book",
+        "_noise",
+        "_planned",
+        "_private",
+        "_process",
+        "_records",
+        "_run",
+        "drawn",
+        "left_in_block",
+    )
 
     def __init__(
         self,
@@ -54,6 +66,7 @@ class Loop:
     ) -> None:
         self._records, self._planned, self._private = records, planned, private
         self._book, self._run, self._noise, self._block = book, run, noise, max(1, block)
+        self._process = os.getpid()
         self.left_in_block = self.drawn = 0
 
     def __repr__(self) -> str:
@@ -72,7 +85,11 @@ class Loop:
         """One draw, in float64 on the loop's device."""
         step = self._planned.step
         step.admits(feature_map)
-        if self.left_in_block == 0:
+        if os.getpid() != self._process:
+            raise PlanError(
+                "a training loop stays in the process that opened it: a fork would draw the same noise twice"
+            )
+        if self.left_in_block <= 0:
             self._reserve()
         self.left_in_block -= 1  # spent from here on, whatever happens
         self.drawn += 1

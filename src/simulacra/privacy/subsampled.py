@@ -19,6 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from simulacra.errors import BudgetError, PlanError
+from simulacra.privacy import gaussian
 from simulacra.privacy.budget import Adjacency
 
 if TYPE_CHECKING:
@@ -70,8 +71,12 @@ def calibration_factor(events: Sequence[Event], fixed: Sequence[Event], epsilon:
         scaled = [replace(event, noise_multiplier=event.noise_multiplier * factor) for event in events]
         return pld_epsilon([*scaled, *fixed], delta)
 
-    low = high = 1.0
-    at_low = at_high = reached(1.0)
+    from simulacra.privacy import accountant
+
+    # Full-data releases alone need so much noise; a loss distribution with far less would not fit into memory.
+    alone = accountant.total_mu([event for event in events if not event.sampled])
+    low = high = max(1.0, alone / gaussian.mu_for(epsilon, delta))
+    at_low = at_high = reached(high)
     while at_high > epsilon:
         low, at_low, high = high, at_high, high * 2
         at_high = reached(high)

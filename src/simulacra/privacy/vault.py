@@ -54,6 +54,8 @@ class Vault:
         self._on_batch, self._on_noise = on_batch, on_noise
         self._answered: dict[str, Release] = {}
         self._records: Records | None = None
+        if any((planned.event.noise_multiplier > 0) != plan.private for planned in plan.steps):
+            raise PlanError("a plan is private with noise in every step, or not private with noise in none")
         for planned in plan.steps:
             name = planned.step.name
             if Release.exists(folder, name):

@@ -126,7 +126,10 @@ def resume(
         raise PlanError(f"{method.name} draws nothing while it trains; go on with: simulacra train {opened.folder}")
     if not (opened.folder / "certificate.json").exists():
         raise CertificateError(f'"{opened.folder}" is not certified yet; repeat the command that began it, with resume')
-    planned = Plan.from_json(opened._json("plan.json"))
+    # What is drawn is what was certified: of all files in the folder, the certificate is the one that is checked.
+    planned = Plan.from_json(opened.certificate)
+    if planned != Plan.from_json(opened._json("plan.json")):
+        raise CertificateError(f'"{opened.folder}": plan.json is not what was certified; use an untouched copy')
     book: Book
     if Permit.exists(opened.folder):
         book = Permit(opened.folder)
@@ -178,6 +181,7 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
                 stack.enter_context(
                     vault.loop(step.step.name, block=block_for(step.step.count), device=context.device)
                 ),
+                count=step.step.count,
                 checkpoint=checkpoint / f"{step.step.name}.safetensors",
                 stopping=stopping,
             )

@@ -16,7 +16,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 
-from simulacra.errors import CertificateError, PlanError
+from simulacra.errors import CertificateError, LedgerError, PlanError
 from simulacra.privacy.durable import write_durably
 from simulacra.privacy.query import FeatureMap
 
@@ -38,11 +38,16 @@ def block_for(count: int) -> int:
 class LoopRounds:
     """`Rounds` for `methods/looping.py`, over an open loop of the vault."""
 
-    def __init__(self, loop: Loop, *, checkpoint: Path, stopping: Callable[[], bool]) -> None:
+    def __init__(self, loop: Loop, *, count: int, checkpoint: Path, stopping: Callable[[], bool]) -> None:
         self._loop, self._file, self._stopping = loop, checkpoint, stopping
         self.done = self._saved = self._turns_done()
         self.stopped_early = False
         self.total = self.done + loop.left
+        if self.total > count:  # a turn draws at least once, and every draw was reserved before
+            raise LedgerError(
+                f'"{checkpoint}" knows of {self.done} turns, more than the accounts do: '
+                "an old ledger or permit was put back; use the newest"
+            )
 
     def turns(self, learned: Learned) -> Iterator[int]:
         """Restore `learned` from the last checkpoint, then give the number of each turn; checkpoints in between."""
@@ -85,9 +90,12 @@ class LoopRounds:
         if not self._file.exists():
             return 0
         try:
-            return int(self._read()[TURNS])
-        except KeyError:
+            turns = int(self._read()[TURNS])
+        except (KeyError, ValueError, RuntimeError):
             raise self._damaged() from None
+        if turns < 0:
+            raise self._damaged()
+        return turns
 
     def _restore(self, learned: Learned) -> None:
         tensors = self._read()

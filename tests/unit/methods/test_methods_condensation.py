@@ -211,7 +211,7 @@ def test_rates_that_are_none_are_one_clear_line_and_cost_nothing(
     "settings",
     [
         *({"clip": 0}, {"learning_rate": 0}, {"momentum": 1}, {"rounds": 0}, {"final_rate": 0}, {"width": 0}),
-        *({"depth": 9}, {"depth": 5}, {"augmentation": "swirl"}, {"augmentation": "auto_color"}),
+        *({"depth": 0}, {"depth": 9}, {"depth": 5}, {"augmentation": "swirl"}, {"augmentation": "auto_color"}),
     ],
 )
 def test_settings_of_ndpdc_that_make_no_sense_are_refused_and_cost_nothing(

@@ -8,7 +8,10 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -17,6 +20,7 @@ from invented import damage
 from simulacra.errors import CapExceeded, LedgerBroken, LedgerError, LedgerLocked, OutputError, PlanError
 from simulacra.privacy import chain as chain_module
 from simulacra.privacy import gaussian
+from simulacra.privacy import ledger as ledger_module
 from simulacra.privacy.accountant import Event, calibrate, epsilon
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
@@ -341,3 +345,24 @@ def test_a_ledger_in_a_place_that_cannot_be_written_is_one_clear_error(tmp_path:
     (tmp_path / "file").touch()
     with pytest.raises((OutputError, LedgerError)):
         Ledger.create(tmp_path / "file" / "x.ledger", adjacency=ADD)
+
+
+def test_blocks_of_the_same_draws_are_added_up_as_one(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop is reserved in a hundred blocks: composed one by one they would take a hundred times as long."""
+    book = Ledger.create(path, adjacency=ADD)
+    block = Event(noise_multiplier=2.0, sample_rate=0.01, count=7)
+    for _ in range(5):
+        book.reserve("run", ["sums"], [block])
+    book.reserve("run", ["counts"], [Event(noise_multiplier=5.0)])
+    composed: list[int] = []
+    genuine = ledger_module.accountant.epsilon
+
+    def watched(events: Sequence[Event], at: float, **more: Any) -> float:
+        composed.append(len(events))
+        return genuine(events, at, **more)
+
+    monkeypatch.setattr(ledger_module.accountant, "epsilon", watched)
+    total = book.total()
+    assert composed == [2]
+    assert total.releases == 36
+    assert total.epsilon == genuine([replace(block, count=35), Event(noise_multiplier=5.0)], 1e-5)
