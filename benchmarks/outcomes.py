@@ -51,6 +51,8 @@ def same_row(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 def save(folder: Path, result: Result) -> None:
     """Write a result into its place, without draws that no scoring names; never over a row of other settings."""
     used = {scoring["draw"] for scoring in result["scorings"].values()}
+    if result["scorings"]:  # it did finish, another time
+        result = {name: value for name, value in result.items() if name != "unfinished"}
     kept = {**result, "draws": {name: draw for name, draw in result["draws"].items() if name in used}}
     path = folder / f"{result['row']['name']}.json"
     if path.exists() and not same_row(_read(path)["row"], result["row"]):
@@ -112,7 +114,7 @@ def merge(old: Result, new: Result) -> tuple[Result, list[str]]:
         else:
             continue
         scorings[name] = scoring
-    if "unfinished" in new and "unfinished" not in old:
+    if "unfinished" in new and not scorings and "unfinished" not in old:
         changed.append("did not finish")
     return {**old, **new, "draws": {**old["draws"], **new["draws"]}, "scorings": scorings}, changed
 

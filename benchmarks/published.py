@@ -16,8 +16,9 @@ SOURCES: dict[str, str] = {
 
 REMARKS: dict[str, str] = {
     "dp-ntk": "Images: classifiers saw 6,000 samples. Tables: ranked by predicted classes, on test rows whose class "
-    "shares were changed, and for DP-HP and DP-NTK with the best of several settings on the test rows, which ours do "
-    "not have; nor are the rows quite the same.",
+    "shares were changed, and for DP-HP and DP-NTK with the best of several settings on the test rows, a habit ours "
+    "do not follow; for DP-MERF other shares of the largest class were kept, so its AUPRC is of another test set; nor "
+    "are the rows quite the same.",
     "dp-mepf": "Classifiers saw 60,000 samples; the ResNet-9 saw 50,000.",
     "dpdc": "A ConvNet trained on 50 images per class; budgets by Renyi accounting at the smallest class's rate, "
     "with class sizes taken as public.",

@@ -52,6 +52,10 @@ release with fresh exact noise, its own random features, training and samples. B
 replace-one unless a line says otherwise. FID and 2-way TVD (the mean
 total variation distance of all pairs of columns) are better when lower, everything else when higher.
 
+`mst` and `aim` are two methods of others that a user might pick instead: from the package dpmm 0.1.9, fitted to the
+same training records in the same public cells as our `pairs`, with the whole budget for the model. They are given 60
+minutes of one core; "did not finish" means that this was not enough. Their seeds have no random features.
+
 Papers measure in different ways, which moves figures by points. Each column is one protocol:
 
 {columns}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import venv
@@ -34,7 +35,7 @@ def fit(
     rows = min(len(records["cells"]), most_rows)
     np.savez(folder / "records.npz", **records)
     command = [
-        str(interpreter(folder.parents[3])),
+        str(interpreter(folder.parents[4])),
         str(HERE / "fit.py"),
         *("--cells", str(folder / "records.npz"), "--model", name, "--out", str(folder / "cells")),
         *("--epsilon", str(epsilon), "--delta", str(delta), "--seed", str(seed), "--rows", str(rows)),
@@ -43,8 +44,10 @@ def fit(
     one_thread = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env=one_thread, stderr=subprocess.PIPE, text=True, check=False)
     (folder / "records.npz").unlink()
-    if done.returncode < 0:  # killed by a signal: the limit of its time, or the machine's memory
-        raise DidNotFinishError(f"killed by signal {-done.returncode} (its limit: {MOST_SECONDS:,} s of one core)")
+    if done.returncode == -signal.SIGXCPU:
+        raise DidNotFinishError(f"stopped after {MOST_SECONDS:,} s of one core")
+    if done.returncode < 0:
+        raise click.ClickException(f"{name} was killed by signal {-done.returncode}; was there enough memory?")
     if done.returncode:
         raise click.ClickException(f"{name} failed: {done.stderr.strip().splitlines()[-1]}")
     facts: dict[str, Any] = json.loads((folder / "cells.json").read_bytes())

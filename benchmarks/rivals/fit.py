@@ -28,13 +28,15 @@ def main() -> None:
     parser.add_argument("--model", choices=sorted(MODELS), required=True)
     parser.add_argument("--epsilon", type=float, required=True)
     parser.add_argument("--delta", type=float, required=True)
-    parser.add_argument("--seed", type=int, required=True, help="of everything that is not noise, which takes none")
+    parser.add_argument(
+        "--seed", type=int, required=True, help="of the choice of tables and of drawing; noise takes none"
+    )
     parser.add_argument("--rows", type=int, required=True, help="to draw")
     parser.add_argument("--cpu-seconds", type=int, default=0, help="give up after so many; 0: never")
     parser.add_argument("--out", type=Path, required=True, help="an archive with the drawn cells, and facts as JSON")
     asked = parser.parse_args()
     if asked.cpu_seconds:
-        resource.setrlimit(resource.RLIMIT_CPU, (asked.cpu_seconds, asked.cpu_seconds))
+        resource.setrlimit(resource.RLIMIT_CPU, (asked.cpu_seconds, asked.cpu_seconds + 60))
     with np.load(asked.cells) as archive:
         cells, sizes = archive["cells"], archive["sizes"]
     names = [f"c{number}" for number in range(cells.shape[1])]

@@ -62,8 +62,15 @@ def test_cells_are_within_their_columns() -> None:
 
 def test_a_rival_that_is_killed_did_not_finish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "import os, signal\nos.kill(os.getpid(), signal.SIGXCPU)\n")
-    with pytest.raises(rivals.DidNotFinishError, match="killed by signal"):
+    with pytest.raises(rivals.DidNotFinishError, match="stopped after 3,600 s"):
         fit(tmp_path)
+
+
+def test_a_rival_that_is_killed_for_anything_else_has_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    with pytest.raises(click.ClickException, match="enough memory") as caught:
+        fit(tmp_path)
+    assert not isinstance(caught.value, rivals.DidNotFinishError)
 
 
 def test_a_rival_that_fails_is_no_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,12 @@ class Pairs(FeatureMap):
         return self.columns.working_size
 
 
+def refuse_too_many_cells(schema: Schema) -> None:
+    """Refuse a table whose random field would not fit: it couples every cell with every other, of any column."""
+    cells = sum(column.cells for column in schema.columns)
+    _refuse_too_many(schema, cells**2 // 2)
+
+
 def _refuse_too_many(schema: Schema, numbers: int) -> None:
     """Refuse tables that would not fit, before anything is built or spent, and say which columns are to blame."""
     fitting = min(MOST_NUMBERS, memory() // BYTES_PER_NUMBER)
@@ -205,6 +211,6 @@ def _refuse_too_many(schema: Schema, numbers: int) -> None:
         widest = sorted(schema.columns, key=lambda column: column.cells, reverse=True)[:WIDEST_NAMED]
         named = ", ".join(f'"{column.name}" ({column.cells:,} cells)' for column in widest)
         raise SettingError(
-            f"pairs: the cross tables of all pairs of columns have {numbers:,} cells, and at most {fitting:,} are "
-            f"allowed here; the widest columns are {named}: declare groups of values, set fewer bins, or drop them"
+            f"pairs: there are {numbers:,} pairs of cells, and at most {fitting:,} are allowed here; the widest "
+            f"columns are {named}: declare groups of values, set fewer bins, or drop them"
         )

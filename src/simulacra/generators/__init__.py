@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -113,8 +114,13 @@ def build(schema: Schema, options: GeneratorOptions) -> Any:
     return ConvolutionalGenerator(schema.image, schema.classes, latent=latent, hidden=hidden)
 
 
-def try_out(schema: Schema, options: GeneratorOptions) -> None:
-    """Build a generator and throw it away: a SettingError if it does not fit the schema or the memory."""
+def try_out(schema: Schema, options: GeneratorOptions, *, own_kinds: Sequence[str] = ()) -> None:
+    """Build a generator and throw it away: a SettingError if it does not fit the schema or the memory.
+
+    A random field is fitted in a way of its own, so it is for the methods that have it among their `own_kinds`.
+    """
+    if options.kind == "markov" and "markov" not in own_kinds:
+        raise SettingError('only pairs has the markov generator; set generator.kind="auto"')
     import torch
 
     try:

@@ -88,6 +88,9 @@ def check_shares(method: str, **shares: float) -> None:
 class ReleaseOnce(Method):
     """Methods that ask everything at once: release today, train and tune for ever, on any machine."""
 
+    own_kinds: ClassVar[tuple[str, ...]] = ()
+    """Kinds of generator that this method fits in a way of its own."""
+
     @abstractmethod
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         """The maps, by step name; the same on every machine."""
@@ -109,7 +112,8 @@ class ReleaseOnce(Method):
         if isinstance(options, GeneratorOptions):
             if options.condensed and options.init == "samples":
                 raise SettingError(NOTHING_TO_BEGIN_WITH)
-            try_out(schema, options)  # a generator that does not fit must be refused before anything is spent
+            # A generator that does not fit must be refused before anything is spent.
+            try_out(schema, options, own_kinds=self.own_kinds)
         shares = self.noise_shares()
         return [
             Step.asking(name, feature_map, relative_noise=shares.get(name, 1.0))

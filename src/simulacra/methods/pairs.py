@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
 from simulacra.errors import SettingError
-from simulacra.features.pairs import Columns, Pairs
+from simulacra.features.pairs import Columns, Pairs, refuse_too_many_cells
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
@@ -17,7 +17,7 @@ from simulacra.methods.consistency import Looks, consistent, nearest_shares
 from simulacra.methods.markov import MarkovFitting, Target, fit_field
 from simulacra.methods.matching import Training, train_to_match
 from simulacra.methods.replaying import matrix_units
-from simulacra.privacy.query import FeatureMap
+from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
@@ -39,6 +39,7 @@ class AllPairs(ReleaseOnce):
     )
     tables: ClassVar[bool] = True
     images: ClassVar[bool] = False
+    own_kinds: ClassVar[tuple[str, ...]] = ("markov",)
 
     column_noise: float = 3.0
     """Noise multiplier of single columns, relative to that of the cross tables."""
@@ -54,6 +55,11 @@ class AllPairs(ReleaseOnce):
         check_shares("pairs", column_noise=self.column_noise)
         if not LEAST_SHARE <= self.label_share <= 1 - LEAST_SHARE:
             raise SettingError(f"pairs: label_share must be from {LEAST_SHARE:g} to {1 - LEAST_SHARE:g}")
+
+    def plan(self, schema: Schema) -> Sequence[Step]:
+        if self.generator.kind == "markov":
+            refuse_too_many_cells(schema)
+        return super().plan(schema)
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"columns": Columns(schema), "pairs": Pairs(schema, label_share=self.label_share)}

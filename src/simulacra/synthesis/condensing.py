@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.writers import check_new
-from simulacra.errors import CertificateError, OutputError, PlanError, SettingError, SimulacraError, suggestion
+from simulacra.errors import CertificateError, OutputError, PlanError, SettingError, suggestion
 from simulacra.generators import GeneratorOptions
 from simulacra.synthesis.run import Run
 from simulacra.synthesis.training import train
@@ -41,10 +41,12 @@ def condense(
     opened = run if isinstance(run, Run) else Run.load(run)
     folder = check_new(out)
     chosen = _settings(opened, per_class=per_class, steps=steps, learning_rate=learning_rate, init=init)
+    if "generator.kind" in (settings or {}):
+        raise SettingError("generator.kind: a condensed set is what condense makes; for another kind use train")
     try:
         _copy_release(opened.folder, folder)
         return train(folder, seed=seed, device=device, settings=chosen | dict(settings or {}), watcher=watcher)
-    except SimulacraError:
+    except BaseException:  # a folder that is left behind would pass the run's own samples off as the set
         shutil.rmtree(folder, ignore_errors=True)
         raise
 

@@ -144,7 +144,9 @@ def test_the_gradient_by_hand_is_the_gradient(sizes: tuple[int, ...]) -> None:
 
 def test_thousands_of_categories_are_refused_with_their_number_and_a_way_out() -> None:
     wide = tuple(Categorical(name=name, values=tuple(range(15_000))) for name in ("town", "street"))
-    with pytest.raises(SettingError, match=r'225,060,000 cells.*"town" \(15,000 cells\).*groups.*fewer bins.*drop'):
+    with pytest.raises(
+        SettingError, match=r'225,060,000 pairs of cells.*"town" \(15,000 cells\).*groups.*fewer bins.*drop'
+    ):
         Pairs(Schema(columns=(*wide, Boolean(name="ill")), label="ill"))
 
 

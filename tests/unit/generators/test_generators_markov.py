@@ -95,7 +95,7 @@ def test_fitting_without_noise_gives_the_pairs_that_were_asked_for() -> None:
 @pytest.mark.parametrize("correlation", [0.2, 0.4, 0.7])
 def test_two_columns_are_drawn_as_dependent_as_they_were_asked_to_be(correlation: float) -> None:
     """Each half of a sweep's pairs must be counted with the cells it was drawn given, or couplings grow too strong."""
-    schema = Schema(columns=SCHEMA.columns[:1] + (Categorical(name="r", values=("a", "b")),))
+    schema = Schema(columns=(*SCHEMA.columns[:1], Categorical(name="r", values=("a", "b"))))
     made: MarkovGenerator = build(schema, GeneratorOptions(kind="markov"))
     table = torch.full((2, 2), (1 - correlation) / 4) + torch.eye(2) * correlation / 2
     pairs = torch.zeros(4, 4)

@@ -186,3 +186,17 @@ def test_columns_that_are_too_wide_are_refused_by_the_plan() -> None:
     wide = tuple(Numeric(name=f"x{i}", lower=0, upper=1, bins=4096) for i in range(9))
     with pytest.raises(SettingError, match="fewer bins"):
         pairs().plan(Schema(columns=wide))
+
+
+def test_one_column_too_wide_for_a_field_is_refused_by_the_plan_and_a_network_takes_it() -> None:
+    town = Categorical(name="town", values=tuple(range(60_000)))
+    schema = Schema(columns=(town, Boolean(name="ill")), label="ill")
+    with pytest.raises(SettingError, match=r'"town" \(60,000 cells\)'):
+        pairs(schema).plan(schema)
+    assert pairs(schema, **{"generator.kind": "auto"}).plan(schema)
+
+
+@pytest.mark.parametrize("method", ["dp-merf", "dp-ntk", "dp-hp", "dp-gan"])
+def test_no_other_method_takes_the_field_and_says_so_before_anything_is_asked(method: str) -> None:
+    with pytest.raises(SettingError, match="only pairs has the markov generator"):
+        make_method(method, {"generator.kind": "markov"}, PEOPLE).plan(PEOPLE)
