@@ -125,6 +125,10 @@ class Vault:
             raise PlanError(f'step "{name}" is asked once; ask it with vault.ask')
         if self._plan.private and self._noise.seed is not None:
             raise PlanError(f'step "{name}": a training loop leaves no release to mark as seeded, so it takes no seed')
+        try:
+            torch.zeros(1, dtype=torch.float64, device=device)
+        except (TypeError, RuntimeError):  # before anything is reserved: sums are added up in double precision
+            raise PlanError(f"training loops need a device with double precision, and {device} has none") from None
         if self._records is None or self._records.inputs.device != torch.device(device):
             records = in_memory(self._sealed)
             self._records = Records(inputs=records.inputs.to(device), labels=records.labels.to(device))

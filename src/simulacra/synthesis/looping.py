@@ -7,8 +7,8 @@ permit in the run folder; `resume` then makes them anywhere, with torch, numpy a
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -175,6 +175,7 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
     releases = vault.ask_all(method.questions(run.schema))  # answered already: this only reads them
     watcher.stage("Training")
     with ExitStack() as stack:
+        stack.enter_context(_alone(run.folder))
         stopping = stack.enter_context(stop_between_turns())
         rounds = {
             step.step.name: LoopRounds(
@@ -216,6 +217,23 @@ def _learn(run: Run, method: PrivateLoop, plan: Plan, vault: Vault, *, device: s
     if not stopped_early and not context.diverged:
         shutil.rmtree(checkpoint, ignore_errors=True)
     return Run(run.folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One process at a time: two would share out the draws, and each overwrite what the other learned."""
+    try:
+        import fcntl
+    except ImportError:  # a system without such locks
+        yield
+        return
+    with open(folder / "learning.lock", "ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OutputError(f'another process is training "{folder}"; wait for it, or stop it first') from None
+        yield
+    (folder / "learning.lock").unlink(missing_ok=True)
 
 
 def _finished(run: Run) -> bool:

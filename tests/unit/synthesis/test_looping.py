@@ -16,10 +16,11 @@ from unittest import mock
 import looped
 import pytest
 import tiny
+import torch
 from looped import LoopedMeans
 
 import simulacra
-from simulacra.errors import CapExceeded, CertificateError, LedgerError, PlanError, SettingError
+from simulacra.errors import CapExceeded, CertificateError, LedgerError, OutputError, PlanError, SettingError
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
 from simulacra.privacy.loop import Loop
@@ -607,3 +608,35 @@ def test_a_fork_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     looped.AT_TURN[:] = [fork]
     with pytest.raises(PlanError, match="a fork would draw the same noise twice"):
         fit()
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(draws: Draws) -> None:
+    prepare()
+    refused: list[str] = []
+
+    def a_second_one(number: int) -> None:
+        if number == 3:
+            with pytest.raises(OutputError, match="another process is training") as caught:
+                simulacra.resume(tiny.people(), "run", device="cpu")
+            refused.append(str(caught.value))
+
+    looped.AT_TURN[:] = [a_second_one]
+    run = simulacra.resume(tiny.people(), "run", device="cpu")
+    assert len(refused) == 1
+    assert draws.made == 40
+    assert not (run.folder / "learning.lock").exists()
+
+
+def test_a_device_without_double_precision_is_refused_before_a_block_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    prepare()
+    genuine = torch.zeros
+
+    def single_only(*sizes: Any, **more: Any) -> torch.Tensor:
+        if sizes == (1,) and more.get("dtype") is torch.float64:
+            raise TypeError("this device has no float64")
+        return genuine(*sizes, **more)
+
+    monkeypatch.setattr("simulacra.privacy.vault.torch.zeros", single_only)
+    with pytest.raises(PlanError, match="double precision"):
+        simulacra.resume(tiny.people(), "run", device="cpu")
+    assert json.loads((Path("run") / "permit.json").read_bytes())["used"] == {"sums": 0}
