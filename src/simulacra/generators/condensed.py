@@ -159,5 +159,5 @@ def _refuse_too_many(numbers: int, per_class: int) -> None:
     if numbers > fitting:
         raise SettingError(
             f"a condensed set of {per_class:,} records per class has {numbers:,} numbers, and at most {fitting:,} fit "
-            "into the memory of this machine; lower per_class"
+            "into the memory of this machine; lower generator.per_class"
         )
