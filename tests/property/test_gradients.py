@@ -516,3 +516,54 @@ def test_the_sum_equals_that_of_opacus(name: str) -> None:
     right = (samples * (limit / samples.norm(dim=1, keepdim=True).clamp(min=limit))).sum(dim=0)
     model.remove_hooks()
     assert (sums(inputs, labels) - right).norm() <= 1e-5 * right.norm()
+
+
+class Folded(nn.Module):
+    """Sees every record as several rows: 16 positions of 4 numbers, through one layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 8)
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return softplus(self.layer(inputs.reshape(-1, 4)).sum(dim=1)).view(len(inputs), -1).sum(dim=1)
+
+
+def test_a_record_that_is_folded_into_many_rows_is_still_clipped_as_one() -> None:
+    """Followed row by row it would add 16 times the bound."""
+    torch.manual_seed(0)
+    loss = Folded()
+    sums = GradientSums(loss, inputs=64, classes=2, bound=0.01)
+    assert "first dimension" in sums.slow[0]
+    assert sums(*invented(64, 1)).norm() <= 0.01
+
+
+class Counting(Loss):
+    """As spectral norm does: every forward pass leaves a trace."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(nn.Linear(width, 1), shape=(width,))
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.calls += 1
+        return super().forward(inputs, labels)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [Counting(5), Loss(nn.utils.parametrizations.spectral_norm(nn.Linear(5, 3)), shape=(5,))],
+    ids=["counting", "spectral norm"],
+)
+def test_a_loss_that_changes_when_it_is_computed_is_refused(loss: nn.Module) -> None:
+    """Its state would tell how many micro-batches, and so how many records, there were."""
+    with pytest.raises(SettingError, match=r"changes its own state|mixes records"):
+        GradientSums(loss, inputs=5, classes=2, bound=1.0)
+
+
+def test_no_more_records_are_added_up_at_once_than_the_slack_was_measured_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simulacra.gradients.summing.MOST_NUMBERS", {"cpu": 1 << 40})
+    sums = GradientSums(Loss(nn.Linear(5, 1), shape=(5,)), inputs=5, classes=2, bound=1.0)
+    assert sums.rows == 2048
+    assert PaddedSums(sums, slots=slots_for(100_000), inputs=5).slots <= 2048

@@ -14,9 +14,11 @@ from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
 
 MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
 """A micro-batch holds about this many numbers at once; on a processor few, which stay near it."""
+MOST_ROWS = 2048
+"""And no more records than these: what float32 loses in adding up grows, and `clipping.SLACK` covers these."""
 TRIED = 3
 """Invented records on which a loss is compared with the specification before it is trusted."""
-CLOSE, UNCLIPPED = 1e-3, 1e30
+CLOSE, UNCLIPPED, SURELY_CLIPS = 1e-3, 1e30, 1e-3
 
 
 class GradientSums:
@@ -94,7 +96,7 @@ class GradientSums:
     def rows(self) -> int:
         """Records per micro-batch, by what fits into memory; nothing about the data decides it."""
         most = MOST_NUMBERS.get(self.parameters[0].device.type, MOST_NUMBERS["cpu"])
-        return max(1, most // max(self.numbers, self.size if self.slow else 1))
+        return min(MOST_ROWS, max(1, most // max(self.numbers, self.size if self.slow else 1)))
 
     def _specified(
         self, inputs: torch.Tensor, labels: torch.Tensor, bound: float, present: torch.Tensor | None = None
@@ -108,8 +110,12 @@ class GradientSums:
         random = torch.Generator().manual_seed(0)
         invented = (torch.rand(TRIED, inputs, generator=random) * 2 - 1).to(first)
         labels = (torch.arange(TRIED) % classes).to(first.device)
+        before = {name: value.clone() for name, value in self.loss.state_dict().items()}
         try:
-            right = [self._specified(invented, labels, bound) for bound in (self.bound, UNCLIPPED)]
+            whole = self._specified(invented, labels, UNCLIPPED)
+            # A bound that surely clips shows whether lengths are those of records.
+            bounds = (self.bound, UNCLIPPED, max(SURELY_CLIPS * float(whole.norm()), 1e-30))
+            right = [self._specified(invented, labels, bound) for bound in bounds]
         except (RuntimeError, ValueError, NotImplementedError) as error:
             reason = str(error).strip().splitlines()
             raise SettingError(
@@ -118,7 +124,7 @@ class GradientSums:
             ) from None
         if not self.slow:
             try:
-                found = [self.batch(invented, labels, bound=bound) for bound in (self.bound, UNCLIPPED)]
+                found = [self.batch(invented, labels, bound=bound) for bound in bounds]
             except NotFollowed as error:
                 self.slow = [str(error)]
             else:
@@ -127,7 +133,13 @@ class GradientSums:
                         "the layers' rules and the specification give different gradients for this loss; it uses "
                         "parameters outside their layers, or mixes records"
                     )
-        return self._measured(invented, labels)
+        numbers = self._measured(invented, labels)
+        if any(not torch.equal(value, before[name]) for name, value in self.loss.state_dict().items()):
+            # It would change once per micro-batch, and so tell how many records there were.
+            raise SettingError(
+                "this loss changes its own state when it is computed (spectral norm?), which is not private"
+            )
+        return numbers
 
     def _measured(self, inputs: torch.Tensor, labels: torch.Tensor) -> int:
         """Numbers per record that pass through all layers, several times over: inputs, signals, patches, products."""

@@ -45,6 +45,9 @@ def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[C
     for name, passage in passages.items():
         if passage.changed:
             raise NotFollowed(f'what goes into or comes out of layer "{name}" is changed in place')
+        if {len(passage.inputs), len(passage.output)} != {len(inputs)}:
+            # Its positions would be clipped one by one, and a record that has many add many times the bound.
+            raise NotFollowed(f'layer "{name}" takes something else than records as its first dimension')
     followed = list(passages)
     signals = torch.autograd.grad(losses.sum(), [passages[name].output for name in followed], allow_unused=True)
     by_name = dict(zip(followed, signals, strict=True))
