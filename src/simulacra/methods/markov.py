@@ -15,6 +15,8 @@ from simulacra.options import Options
 CURVE_POINTS = 200
 AVERAGED = 0.25
 """The last part of the steps, whose mean couplings are kept."""
+REACH = 0.15
+"""The part of the way to the top along a step that is gone at most: chains follow the couplings some sweeps behind."""
 LIFE = 20
 """Sweeps after which a chain begins anew; it counts in its second half, around `generators.markov.SWEEPS`."""
 
@@ -86,11 +88,12 @@ def fit_field(
             difference = (target.pairs - shown) * other
             uphill, uphill_fields = (difference - pull * field.couplings) * other, cells - single
             move, move_fields = uphill / (product + pull), uphill_fields / (cells + 1 / target.rows)
-            # Where many columns say the same, all their couplings move the same shares: no further than the top.
+            # Where many columns say the same, all their couplings move the same shares: not too far along.
             gain = 0.5 * (uphill * move).sum() + (uphill_fields * move_fields).sum()
             bend = chains.bend(move, move_fields) + 0.5 * (pull * move.square()).sum()
             progress = step / fitting.steps
-            rate = (gain / bend.clamp(min=1e-12)).clamp(max=fitting.learning_rate) * min(1.0, 2 * (1 - progress))
+            most = (REACH * gain / bend.clamp(min=1e-12)).clamp(max=fitting.learning_rate)
+            rate = most * min(1.0, 2 * (1 - progress))
             field.couplings.add_(rate * move)
             field.fields.add_(rate * move_fields)
             if progress >= 1 - AVERAGED:
