@@ -237,6 +237,16 @@ FAMILIES: list[Family] = [
     ),
     Family(method="dp-hp", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
     Family(method="moments", data=("mnist", "fashion-mnist"), epsilons=(1, 10), adjacency="add-remove"),
+    Family(method="hybrid", data=("mnist", "fashion-mnist"), epsilons=(1, 10), seeded=("feature_seed",)),
+    Family(
+        method="hybrid",
+        data=("mnist",),
+        epsilons=(1, 10),
+        settings={"parts": ("moments", "dp-ntk"), "details": ()},
+        seeded=("feature_seed",),
+        variant="moments-dp-ntk",
+    ),
+    Family(method="hybrid", data=("adult",), epsilons=(1,), seeded=("feature_seed",)),
     Family(method="pairs", data=("adult",), epsilons=(0.2,)),
     Family(method="pairs", data=TABLES, epsilons=(1,)),
     *(

@@ -72,7 +72,7 @@ class LoopedMeans(PrivateLoop):
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"class-counts": ClassCount(schema.classes)}
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"class-counts": 3.0}
 
     def loops(self, schema: Schema) -> Sequence[Step]:

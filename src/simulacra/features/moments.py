@@ -54,7 +54,10 @@ class Moments(FeatureMap):
 
     def shortened(self, inputs: torch.Tensor) -> torch.Tensor:
         """Records to points that are no longer than the norm, each by itself."""
-        points = self.points.of_records(inputs).clamp(0, 1)
+        return self.shortened_points(self.points.of_records(inputs).clamp(0, 1))
+
+    def shortened_points(self, points: torch.Tensor) -> torch.Tensor:
+        """The same for points."""
         lengths = points.square().sum(dim=-1, keepdim=True).sqrt()
         return points * (self.norm / lengths.clamp(min=self.norm))
 
@@ -63,8 +66,9 @@ class Moments(FeatureMap):
         pixels = self.points.width
         count, total, products = sums[0], sums[1 : pixels + 1], sums[pixels + 1 :]
         first, second, third = self.weights
-        upper = (products / math.sqrt(2)).index_copy(0, self._diagonal, products[self._diagonal] / 2)
-        half = sums.new_zeros(pixels * pixels).index_copy_(0, self._places, upper).reshape(pixels, pixels)
+        diagonal, places = self._diagonal.to(sums.device), self._places.to(sums.device)
+        upper = (products / math.sqrt(2)).index_copy(0, diagonal, products[diagonal] / 2)
+        half = sums.new_zeros(pixels * pixels).index_copy_(0, places, upper).reshape(pixels, pixels)
         return count / first, total * (self.norm / second), (half + half.T) * (self.norm**2 / third)
 
     def product_noise(self, noise_std: float) -> float:
@@ -73,8 +77,8 @@ class Moments(FeatureMap):
 
     def _joined(self, count: torch.Tensor, total: torch.Tensor, products: torch.Tensor) -> torch.Tensor:
         first, second, third = self.weights
-        upper = math.sqrt(2) * products.flatten()[self._places]
-        upper = upper.index_copy(0, self._diagonal, products.diagonal())
+        upper = math.sqrt(2) * products.flatten()[self._places.to(products.device)]
+        upper = upper.index_copy(0, self._diagonal.to(products.device), products.diagonal())
         return torch.cat([count * first, total * (second / self.norm), upper * (third / self.norm**2)])
 
     @cached_property
@@ -94,13 +98,17 @@ class Moments(FeatureMap):
 class MeanAndProducts:
     """The moments but for the count, to train with: all products and not their triangle, which is as long.
 
-    Points are taken as they are: what is matched was shortened when it was released.
+    Points are shortened as records were when they were released, unless what is matched has been made of it since and
+    is of images as they are to be.
     """
 
     moments: Moments
+    as_released: bool = True
 
     def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
         """Weighted sums per class, (classes, pixels + pixels^2)."""
+        if self.as_released:
+            points = self.moments.shortened_points(points)
         parts = torch.split(points, list(groups.sizes))
         weighted = zip(parts, groups.weights, strict=True)
         return torch.stack([self.joined(w * part.sum(dim=0), w * (part.T @ part)) for part, w in weighted])

@@ -113,8 +113,15 @@ def captured(work: Callable[[], torch.Tensor], device: torch.device) -> Callable
         torch.cuda.synchronize(device)
         return work
 
-    def replay() -> torch.Tensor:
-        graph.replay()
-        return result
+    return Replayed(work, graph, result)
 
-    return replay
+
+class Replayed:
+    """A captured computation. It holds on to what was captured: a graph reads memory that it does not own."""
+
+    def __init__(self, work: Callable[[], torch.Tensor], graph: torch.cuda.CUDAGraph, result: torch.Tensor) -> None:
+        self.work, self.graph, self.result = work, graph, result
+
+    def __call__(self) -> torch.Tensor:
+        self.graph.replay()
+        return self.result

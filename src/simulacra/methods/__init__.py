@@ -21,12 +21,13 @@ def all_methods() -> dict[str, type[Method]]:
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
     from simulacra.methods.dpmix import DPMix
+    from simulacra.methods.hybrid import Hybrid
     from simulacra.methods.ldpdc import LDPDC
     from simulacra.methods.moments import MomentsMethod
     from simulacra.methods.ndpdc import NDPDC
     from simulacra.methods.pairs import AllPairs
 
-    found = (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, DPGAN, NDPDC, LDPDC, DPMix)
+    found = (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, Hybrid, DPGAN, NDPDC, LDPDC, DPMix)
     return {method.name: method for method in found}
 
 

@@ -96,7 +96,7 @@ class ReleaseOnce(Method):
         """The maps, by step name; the same on every machine."""
 
     @abstractmethod
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         """Relative noise per step; steps not named have 1."""
 
     @abstractmethod
@@ -114,7 +114,7 @@ class ReleaseOnce(Method):
                 raise SettingError(NOTHING_TO_BEGIN_WITH)
             # A generator that does not fit must be refused before anything is spent.
             try_out(schema, options, own_kinds=self.own_kinds)
-        shares = self.noise_shares()
+        shares = self.noise_shares(schema)
         return [
             Step.asking(name, feature_map, relative_noise=shares.get(name, 1.0))
             for name, feature_map in self.questions(schema).items()

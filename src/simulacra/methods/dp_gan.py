@@ -86,7 +86,7 @@ class DPGAN(PrivateLoop):
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"class-counts": ClassCount(schema.classes)}
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"class-counts": self.count_noise}
 
     def loops(self, schema: Schema) -> Sequence[Step]:

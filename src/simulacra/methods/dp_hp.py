@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-import torch
-
 from simulacra.errors import SettingError
 from simulacra.features.combine import MOST_NUMBERS, ClassCount, PerClass
-from simulacra.features.groups import Groups, Trainable
 from simulacra.features.hermite import NARROWEST, WIDEST
 from simulacra.features.hermite_blocks import blocks_for, widths_for
 from simulacra.features.hermite_kernels import ProductKernel, SumKernel, draw_subsets
+from simulacra.features.joint import Joint
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.matching import Matched, Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -26,22 +24,6 @@ from simulacra.schema import Schema
 MOST_COLUMNS, MOST_SUBSETS = 100, 100_000
 
 Kernel = SumKernel | ProductKernel
-
-
-@dataclass(frozen=True)
-class Joint:
-    """Several maps as one: their features side by side, each scaled by the root of its weight in the loss."""
-
-    parts: Sequence[tuple[Trainable, float]]
-
-    def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
-        """Weighted sums per class of all parts."""
-        return self.side_by_side([part.class_sums(points, groups) for part, _ in self.parts])
-
-    def side_by_side(self, values: Sequence[torch.Tensor]) -> torch.Tensor:
-        """(classes, features of all parts)."""
-        weights = (weight for _, weight in self.parts)
-        return torch.cat([math.sqrt(weight) * value for weight, value in zip(weights, values, strict=True)], dim=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +103,7 @@ class DPHP(ReleaseOnce):
         kernels = {name: PerClass(kernel, schema.classes) for name, kernel, _ in self._kernels(schema)}
         return {"class-counts": ClassCount(schema.classes), **kernels}
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"class-counts": self.count_noise, "product-embedding": self.product_noise}
 
     def asking(self) -> Mapping[str, Any]:
@@ -129,16 +111,23 @@ class DPHP(ReleaseOnce):
         return {name: value for name, value in vars(self).items() if name not in free}
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        kernels = self._kernels(schema)
-        joint = Joint([(kernel, weight) for _, kernel, weight in kernels])
         return train_to_match(
             schema,
-            joint,
-            embedding=joint.side_by_side([releases[name].value for name, _, _ in kernels]),
-            counts=releases["class-counts"].value,
+            self.matched(schema, releases),
             generator=self.generator,
             training=self.training,
             context=context,
+        )
+
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """What was released, as something to train with."""
+        kernels = self._kernels(schema)
+        joint = Joint([(kernel, weight) for _, kernel, weight in kernels])
+        return Matched(
+            features=joint,
+            sums=joint.side_by_side([releases[name].value for name, _, _ in kernels]),
+            counts=releases["class-counts"].value,
+            noise_std=releases["sum-embedding"].noise_std,
         )
 
     def _kernels(self, schema: Schema) -> list[tuple[str, Kernel, float]]:

@@ -14,7 +14,7 @@ from simulacra.features.points import points_for
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.matching import Matched, Training, train_to_match
 from simulacra.methods.reweighting import Reweighting
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
@@ -67,7 +67,7 @@ class DPMERF(ReleaseOnce):
             "embedding": PerClass(self._fourier(schema), schema.classes),
         }
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"class-counts": self.count_noise}
 
     def asking(self) -> Mapping[str, Any]:
@@ -79,16 +79,22 @@ class DPMERF(ReleaseOnce):
         }
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        fourier = self._fourier(schema)
         return train_to_match(
             schema,
-            fourier,
-            embedding=releases["embedding"].value,
-            counts=releases["class-counts"].value,
+            self.matched(schema, releases),
             generator=self.generator,
             training=self.training,
             context=context,
-            weights=self.reweighting.of(fourier, self._scales(schema)),
+            weights=self.reweighting.of(self._fourier(schema), self._scales(schema)),
+        )
+
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """What was released, as something to train with."""
+        return Matched(
+            features=self._fourier(schema),
+            sums=releases["embedding"].value,
+            counts=releases["class-counts"].value,
+            noise_std=releases["embedding"].noise_std,
         )
 
     def _fourier(self, schema: Schema) -> RandomFourier:

@@ -14,7 +14,7 @@ from simulacra.features.tangent_networks import network
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.matching import Matched, Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -52,10 +52,10 @@ class DPNTK(ReleaseOnce):
             raise SettingError("dp-ntk: feature_seed must be from 0 to 2^63 - 1")
 
     def suited_to(self, schema: Schema) -> Self:
-        """Images take the paper's width of 800 and batch of 5,000."""
+        """Images take the paper's width of 800 and batch of 5,000, and twice its steps."""
         if schema.image is None:
             return self
-        return replace(self, widths=(800,), training=Training(steps=2000, batch=5000))
+        return replace(self, widths=(800,), training=Training(steps=4000, batch=5000))
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {
@@ -63,7 +63,7 @@ class DPNTK(ReleaseOnce):
             "embedding": PerClass(self._tangent(schema), schema.classes),
         }
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"class-counts": self.count_noise}
 
     def asking(self) -> Mapping[str, Any]:
@@ -77,12 +77,19 @@ class DPNTK(ReleaseOnce):
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         return train_to_match(
             schema,
-            self._tangent(schema),
-            embedding=releases["embedding"].value,
-            counts=releases["class-counts"].value,
+            self.matched(schema, releases),
             generator=self.generator,
             training=self.training,
             context=context,
+        )
+
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """What was released, as something to train with."""
+        return Matched(
+            features=self._tangent(schema),
+            sums=releases["embedding"].value,
+            counts=releases["class-counts"].value,
+            noise_std=releases["embedding"].noise_std,
         )
 
     def _tangent(self, schema: Schema) -> Tangent:

@@ -95,7 +95,7 @@ class PrivateLoop(Method):
         """The maps that are asked once, with exact noise, before the loops begin; may be empty."""
 
     @abstractmethod
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         """Relative noise per question; those not named have 1, as a loop has."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class PrivateLoop(Method):
         return ()
 
     def plan(self, schema: Schema) -> Sequence[Step]:
-        shares = self.noise_shares()
+        shares = self.noise_shares(schema)
         asked = [
             Step.asking(name, feature_map, relative_noise=shares.get(name, 1.0))
             for name, feature_map in self.questions(schema).items()

@@ -74,19 +74,30 @@ class Weights(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True)
+class Matched:
+    """What a generator is to have: noisy sums of some features, (classes, features) or all in one row, and counts.
+
+    `noise_std` is the noise on each of the sums. It says how much they are worth beside those of another map.
+    """
+
+    features: Trainable
+    sums: torch.Tensor
+    counts: torch.Tensor
+    noise_std: float
+
+
 def train_to_match(
     schema: Schema,
-    features: Trainable,
+    matched: Matched,
     *,
-    embedding: torch.Tensor,
-    counts: torch.Tensor,
     generator: GeneratorOptions,
     training: Training,
     context: Context,
     weights: Weights | None = None,
 ) -> Sampler:
-    """A sampler from noisy sums per class (classes, features) and noisy counts: what every release-once method does."""
-    counts = counts.clamp(min=1.0)
+    """A sampler from noisy sums and noisy counts: what every release-once method does."""
+    counts = matched.counts.clamp(min=1.0)
     total = counts.sum()
     shares = counts / total
     with torch.random.fork_rng(devices=[]):
@@ -97,8 +108,8 @@ def train_to_match(
     with matrix_units(torch.device(context.device)), _in_memory(generator):
         match(
             network,
-            features,
-            target=embedding / total,
+            matched.features,
+            target=matched.sums / total,
             shares=shares,
             training=training,
             context=context,
@@ -141,7 +152,7 @@ def match(
         squared = (target - mean).square()
         loss = (weights.distance(squared) if weights else squared.sum()) * scale
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = gradient.contiguous()  # a fused step wants the layout of the weights
+            parameter.grad = _laid_out_as(parameter, gradient)
         optimiser.step()
         return squared.detach(), loss.detach()
 
@@ -196,6 +207,12 @@ def _groups(generator: Any, shares: torch.Tensor, batch: int) -> Groups:
     else:  # every class gets rows, rare ones too
         per_class = torch.clamp((shares * batch).round().long(), min=max(2, batch // (8 * len(shares))))
     return Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
+
+
+def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient in the layout of the weights, which a fused step wants."""
+    alike = gradient.stride() == parameter.stride() and gradient.dtype == parameter.dtype
+    return gradient if alike else torch.empty_like(parameter).copy_(gradient)
 
 
 def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.device) -> torch.optim.Adam:

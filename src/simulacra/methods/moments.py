@@ -15,7 +15,7 @@ from simulacra.features.moments import MeanAndProducts, Moments
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce
-from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.matching import Matched, Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import ImageShape, Schema
@@ -64,7 +64,7 @@ class MomentsMethod(ReleaseOnce):
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"moments": PerClass(self._moments(_image(schema)), schema.classes)}
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {}
 
     def asking(self) -> Mapping[str, Any]:
@@ -72,53 +72,66 @@ class MomentsMethod(ReleaseOnce):
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         """With Gaussians, everything here is exact linear algebra, so the seed is not used."""
-        image, release = _image(schema), releases["moments"]
-        moments, frequencies = self._moments(image), Frequencies(image)
-        # One band for all classes: a class that is blurred more than others would be told by its blur.
-        band = _band(release, moments, frequencies)
-        counts, means, factors = [], [], []
-        for sums in release.value:
-            count, mean, factor = _gaussian(sums, release, moments, frequencies, band)
-            counts.append(count)
-            means.append(frequencies.back(mean.unsqueeze(0))[0])
-            factors.append(frequencies.back(factor[: self.rank]))
         if self.generator.kind not in ("auto", "gaussian"):
-            return self._match(schema, moments, counts, means, factors, context)
-        latent = max(1, *(len(factor) for factor in factors))
+            return train_to_match(
+                schema,
+                self._freed_from_noise(schema, releases["moments"]),
+                generator=self.generator,
+                training=self.training,
+                context=context,
+            )
+        gaussians = self._gaussians(schema, releases["moments"])
+        latent = max(1, *(len(gaussian.factor) for gaussian in gaussians))
         options = GeneratorOptions(kind="gaussian", latent=latent)
         generator = build(schema, options)
         with torch.no_grad():
-            for label, (mean, factor) in enumerate(zip(means, factors, strict=True)):
-                generator.means[label] = mean.clamp(0, 1)
-                generator.factors[label, :, : len(factor)] = factor.T
-        shares = torch.tensor(counts, dtype=torch.float64)
+            for label, gaussian in enumerate(gaussians):
+                generator.means[label] = gaussian.mean.clamp(0, 1)
+                generator.factors[label, :, : len(gaussian.factor)] = gaussian.factor.T
+        shares = _counts(gaussians)
         shares = (shares / shares.sum()).float()
         return Sampler(schema=schema, options=options, generator=generator.to(context.device), class_shares=shares)
 
-    def _match(
-        self,
-        schema: Schema,
-        moments: Moments,
-        counts: list[float],
-        means: list[torch.Tensor],
-        factors: list[torch.Tensor],
-        context: Context,
-    ) -> Sampler:
-        """Another generator, trained to have what is left of the moments once they are freed from noise."""
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """The moments as they were released, to be matched together with other features."""
+        release, moments = releases["moments"], self._moments(_image(schema))
         features = MeanAndProducts(moments)
-        sums = [
-            count * features.joined(mean, torch.outer(mean, mean) + factor.T @ factor)
-            for count, mean, factor in zip(counts, means, factors, strict=True)
-        ]
-        return train_to_match(
-            schema,
-            features,
-            embedding=torch.stack(sums),
-            counts=torch.tensor(counts, dtype=torch.float64),
-            generator=self.generator,
-            training=self.training,
-            context=context,
+        counts, totals, products = zip(*(moments.parts(sums) for sums in release.value), strict=True)
+        return Matched(
+            features=features,
+            sums=torch.stack([features.joined(*each) for each in zip(totals, products, strict=True)]),
+            counts=torch.stack(counts),
+            noise_std=release.noise_std,
         )
+
+    def _freed_from_noise(self, schema: Schema, release: Release) -> Matched:
+        """For a generator that has nothing else: what is left of the moments once they are freed from noise."""
+        features = MeanAndProducts(self._moments(_image(schema)), as_released=False)
+        gaussians = self._gaussians(schema, release)
+        sums = [
+            each.count * features.joined(each.mean, torch.outer(each.mean, each.mean) + each.spread)
+            for each in gaussians
+        ]
+        return Matched(
+            features=features, sums=torch.stack(sums), counts=_counts(gaussians), noise_std=release.noise_std
+        )
+
+    def _gaussians(self, schema: Schema, release: Release) -> list[Gaussian]:
+        image = _image(schema)
+        moments, frequencies = self._moments(image), Frequencies(image)
+        # One band for all classes: a class that is blurred more than others would be told by its blur.
+        band = _band(release, moments, frequencies)
+        found = []
+        for sums in release.value:
+            count, mean, factor = _gaussian(sums, release, moments, frequencies, band)
+            found.append(
+                Gaussian(
+                    count=count,
+                    mean=frequencies.back(mean.unsqueeze(0))[0],
+                    factor=frequencies.back(factor[: self.rank]),
+                )
+            )
+        return found
 
     def _moments(self, image: ImageShape) -> Moments:
         return Moments(
@@ -127,6 +140,20 @@ class MomentsMethod(ReleaseOnce):
             count_weight=self.count_weight,
             mean_weight=self.mean_weight,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gaussian:
+    """What is known of a class: its count, its mean, and its directions, a row each and longest first."""
+
+    count: float
+    mean: torch.Tensor
+    factor: torch.Tensor
+
+    @property
+    def spread(self) -> torch.Tensor:
+        """The covariance."""
+        return self.factor.T @ self.factor
 
 
 class Frequencies:
@@ -158,6 +185,10 @@ class Frequencies:
         whole = waves.new_zeros(len(waves), len(self.order))
         whole[:, self.order[: waves.shape[1]]] = waves
         return (self.down.T @ whole.reshape(-1, *self.shape) @ self.across).flatten(1)
+
+
+def _counts(gaussians: list[Gaussian]) -> torch.Tensor:
+    return torch.tensor([gaussian.count for gaussian in gaussians], dtype=torch.float64)
 
 
 def _cosines(size: int) -> torch.Tensor:

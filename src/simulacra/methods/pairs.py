@@ -15,7 +15,7 @@ from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
 from simulacra.methods.consistency import Looks, consistent, nearest_shares
 from simulacra.methods.markov import MarkovFitting, Target, fit_field
-from simulacra.methods.matching import Training, train_to_match
+from simulacra.methods.matching import Matched, Training, train_to_match
 from simulacra.methods.replaying import matrix_units
 from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
@@ -64,26 +64,23 @@ class AllPairs(ReleaseOnce):
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"columns": Columns(schema), "pairs": Pairs(schema, label_share=self.label_share)}
 
-    def noise_shares(self) -> Mapping[str, float]:
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"columns": self.column_noise}
 
     def asking(self) -> Mapping[str, Any]:
         return {"column_noise": self.column_noise, "label_share": self.label_share}
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        looks = self._looks(schema, releases)
-        total, columns, tables = consistent(looks)
         if self.generator.kind != "markov":
-            pairs = Pairs(schema, label_share=self.label_share)
             return train_to_match(
                 schema,
-                pairs,
-                embedding=pairs.scaled(pairs.layout.join(tables) if tables else columns[0]).unsqueeze(0),
-                counts=columns[-1] if schema.labelled else total.unsqueeze(0),
+                self.matched(schema, releases),
                 generator=self.generator,
                 training=self.training,
                 context=context,
             )
+        looks = self._looks(schema, releases)
+        total, columns, tables = consistent(looks)
         target = _target(looks, max(1.0, float(total)), columns, tables)
         # No class is given up: what was measured of it may be noise alone, but someone may ask for its rows.
         shares = target.cells[-schema.classes :].clamp(min=1 / target.rows) if schema.labelled else torch.ones(1)
@@ -92,6 +89,17 @@ class AllPairs(ReleaseOnce):
         with matrix_units(torch.device(context.device)):
             fit_field(random_field, target, shares, self.fitting, context)
         return Sampler(schema=schema, options=self.generator, generator=random_field, class_shares=shares.float())
+
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """The tables that agree with one another, as something to train with; the field does not need this."""
+        pairs = Pairs(schema, label_share=self.label_share)
+        total, columns, tables = consistent(self._looks(schema, releases))
+        return Matched(
+            features=pairs,
+            sums=pairs.scaled(pairs.layout.join(tables) if tables else columns[0]).unsqueeze(0),
+            counts=columns[-1] if schema.labelled else total.unsqueeze(0),
+            noise_std=releases["pairs"].noise_std,
+        )
 
     def _looks(self, schema: Schema, releases: Mapping[str, Release]) -> Looks:
         """Released sums as counts, with the noise of each."""
