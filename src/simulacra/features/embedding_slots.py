@@ -36,8 +36,9 @@ class EmbeddingSlots:
         rows: int,
         device: torch.device,
         dtype: torch.dtype = torch.float32,
+        searching: bool = False,
     ) -> None:
-        self.extractor, self.bound, self.rows = extractor, bound, rows
+        self.extractor, self.bound, self.rows, self.searching = extractor, bound, rows, searching
         self.inputs = torch.zeros(rows, extractor.inputs, dtype=dtype, device=device)
         self.labels = torch.zeros(rows, dtype=torch.int64, device=device)
         self.present = torch.zeros(rows, dtype=torch.bool, device=device)
@@ -66,7 +67,7 @@ class EmbeddingSlots:
 
     def _add(self) -> None:
         """Add what is in the slots, and empty them. Nothing in here waits for the device."""
-        with full_precision(self.inputs.device):
+        with full_precision(self.inputs.device, searching=self.searching):
             clipped = clipped_rows(finite_rows(self.extractor.of_records(self.inputs, self.labels)), self.bound)
             chosen = (self.labels == self._numbers) & self.present
             self.total += chosen.to(torch.float64) @ clipped

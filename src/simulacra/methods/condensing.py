@@ -9,6 +9,7 @@ import torch
 from simulacra.features.extractors import Extractor
 from simulacra.generators.condensed import Condensed
 from simulacra.methods.replaying import matrix_units
+from simulacra.networks.devices import searched
 from simulacra.networks.graphs import Graphs
 
 
@@ -49,9 +50,16 @@ class Matching:
     """
 
     def __init__(
-        self, learned: Condensing, extractor: Extractor, *, weights: torch.Tensor, clip: float, momentum: float
+        self,
+        learned: Condensing,
+        extractor: Extractor,
+        *,
+        weights: torch.Tensor,
+        clip: float,
+        momentum: float,
+        searching: bool = False,
     ) -> None:
-        self.learned, self.extractor = learned, extractor
+        self.learned, self.extractor, self.searching = learned, extractor, searching
         self.weights, self.clip, self.momentum = weights, clip, momentum
         device = weights.device
         self.noisy = torch.zeros(len(weights), extractor.width, device=device)
@@ -77,7 +85,7 @@ class Matching:
         return self.loss
 
     def _descent(self, noisy: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        with matrix_units(noisy.device):
+        with matrix_units(noisy.device), searched(self.searching):
             loss = (noisy - self.weights * self.learned.means(self.extractor, self.clip)).square().sum()
             (gradient,) = torch.autograd.grad(loss, [self.learned.held.values])
         return loss, gradient

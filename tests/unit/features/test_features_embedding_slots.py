@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from simulacra.errors import PlanError
 from simulacra.features.embedding import ClippedEmbedding
 from simulacra.features.embedding_slots import EmbeddingSlots
 from simulacra.features.extractors import ConvolutionalExtractor, Extractor
@@ -162,11 +163,22 @@ def test_weights_drawn_at_once_are_as_torch_draws_them() -> None:
 
 
 def test_a_captured_sum_that_differs_is_refused() -> None:
-    from simulacra.errors import PlanError
-
     feature_map = ClippedEmbedding(extractor(), 3, clip=1.0, rows=ROWS)
     feature_map.require_same_everywhere(CPU)
     genuine = feature_map.clipped_sum
     feature_map.clipped_sum = lambda inputs, labels: genuine(inputs, labels) + 1.0  # type: ignore[method-assign]
     with pytest.raises(PlanError, match="captured sum"):
         feature_map.require_same_everywhere(CPU)
+
+
+def test_kernels_that_are_quick_and_not_steady_are_given_up() -> None:
+    feature_map = ClippedEmbedding(extractor(), 3, clip=1.0, rows=ROWS, searching=True)
+    genuine = feature_map._embed
+
+    def embed(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        found = genuine(inputs, labels)
+        return found + 1e-6 * found.roll(1, dims=0) if feature_map.searching else found
+
+    feature_map._embed = embed  # type: ignore[method-assign]
+    feature_map.require_same_everywhere(CPU)
+    assert not feature_map.searching
