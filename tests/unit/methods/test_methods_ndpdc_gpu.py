@@ -89,8 +89,11 @@ def test_in_a_replay_no_record_adds_more_than_the_bound_or_moves_another() -> No
         whole = feature_map.clipped_sum(inputs, labels)
         for index in (0, 7, ROWS - 1, ROWS, ROWS + 8):
             kept = torch.arange(len(inputs), device="cuda") != index
-            assert (whole - feature_map.clipped_sum(inputs[kept], labels[kept])).norm() <= 0.5 * (1 + 1e-9)
-            assert feature_map.clipped_sum(inputs[~kept], labels[~kept]).norm() <= 0.5 * (1 + 1e-9)
+            rest = feature_map.clipped_sum(inputs[kept], labels[kept])
+            alone = feature_map.clipped_sum(inputs[~kept], labels[~kept])
+            assert (whole - rest).norm() <= 0.5 * (1 + 1e-9)
+            assert alone.norm() <= 0.5 * (1 + 1e-9)
+            assert (whole - rest - alone).norm() <= 1e-10  # the others have kept their bits
 
 
 def test_sums_are_computed_without_tensor_floats() -> None:
