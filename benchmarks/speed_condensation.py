@@ -13,8 +13,8 @@ from simulacra.features.embedding import ClippedEmbedding
 from simulacra.features.extractors import ConvolutionalExtractor
 from simulacra.generators import GeneratorOptions
 from simulacra.methods.condensation import fresh_set
-from simulacra.methods.ndpdc import Condensing, batch_rows
-from simulacra.methods.replaying import matrix_units
+from simulacra.methods.condensing import Condensing, Matching
+from simulacra.methods.ndpdc import batch_rows
 from simulacra.networks.augmentation import apply, draw
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency
@@ -79,14 +79,13 @@ def condensation() -> dict[str, Any]:
         block=MANY,
     )
 
+    weights = torch.full((classes, 1), float(group), device=DEVICE)
+    match = Matching(learned, extractor, weights=weights, clip=1.0, momentum=0.5)
+
     def together() -> None:
         for number in range(rounds):
             extractor.draw_anew(0, number)
-            noisy = loop(feature_map).float()
-            with matrix_units(torch.device(DEVICE)):
-                loss = (noisy - group * learned.means(extractor, 1.0)).square().sum()
-                (gradient,) = torch.autograd.grad(loss, [learned.held.values])
-            learned.step(gradient, rate=1.0, momentum=0.5)
+            match(loop(feature_map), rate=1.0)
         _wait()
 
     of_class = [(labels == label).nonzero().squeeze(1) for label in range(classes)]

@@ -16,9 +16,9 @@ import torch
 
 from simulacra.data.cells import Cells
 from simulacra.errors import SettingError
-from simulacra.networks.augmentation import apply, draw
+from simulacra.networks.augmentation import SHARES, apply, draw, parameters_of
 from simulacra.networks.condensation import seen
-from simulacra.networks.convnet import ConvNet
+from simulacra.networks.convnet import ConvNet, WeightsAtOnce, weight_bound
 from simulacra.schema import ImageShape, Schema
 
 
@@ -31,6 +31,10 @@ class Extractor(ABC):
     """Numbers per embedding."""
     longest: float
     """No embedding is longer than this, whatever was drawn and whatever the record."""
+    in_place: bool = False
+    """Whether `draw_anew` changes tensors where they are and `variant` only, so that a graph can be captured."""
+    variant: str = ""
+    """What was drawn besides numbers: there is a graph for each."""
 
     @abstractmethod
     def draw_anew(self, seed: int, number: int) -> None:
@@ -46,7 +50,11 @@ class Extractor(ABC):
 
 
 class ConvolutionalExtractor(Extractor):
-    """The ConvNet of the condensation papers with random weights, as torch draws them, and Siamese augmentation."""
+    """The ConvNet of the condensation papers with random weights, as torch draws them, and Siamese augmentation.
+
+    In place, which is how it is on a GPU unless told otherwise, all numbers of a round are one draw, so that a round is
+    two launches and not dozens. They are other numbers of the same distribution.
+    """
 
     def __init__(
         self,
@@ -57,6 +65,7 @@ class ConvolutionalExtractor(Extractor):
         depth: int | None = None,
         device: str | torch.device = "cpu",
         network: type[ConvNet] = ConvNet,
+        in_place: bool | None = None,
     ) -> None:
         depth = natural_depth(image) if depth is None else depth
         before_last = [seen(side) >> depth - 1 for side in (image.height, image.width)]
@@ -77,22 +86,28 @@ class ConvolutionalExtractor(Extractor):
         # four has a square of at most a quarter of their squares' sum.
         self.longest = math.sqrt(network.WIDTH * before_last[0] * before_last[1] / 4)
         self._random = torch.Generator(device=device)
-        self._operation = ""
         self._parameters = torch.zeros(classes, 1, device=device)
+        self.in_place = torch.device(device).type == "cuda" if in_place is None else in_place
+        if self.in_place:
+            self._at_once = WeightsAtOnce(self.network, more=classes * SHARES)
+            self._shares = self._at_once.more.view(classes, SHARES)
 
     def draw_anew(self, seed: int, number: int) -> None:
         self._random.manual_seed(mixed(seed, number))
+        if self.operations:
+            self.variant = self.operations[mixed(seed, number, "operation") % len(self.operations)]
+        if self.in_place:
+            self._at_once.draw(self._random)
+            return
         for layer in self.network.features:
             if isinstance(layer, torch.nn.Conv2d):
-                # What torch.nn.Conv2d begins with: uniform, within 1 / sqrt(inputs of a unit).
-                bound = 1 / math.sqrt(layer.weight[0].numel())
+                bound = weight_bound(layer)
                 layer.weight.uniform_(-bound, bound, generator=self._random)
                 if layer.bias is not None:
                     layer.bias.uniform_(-bound, bound, generator=self._random)
-        if self.operations:
-            self._operation = self.operations[mixed(seed, number, "operation") % len(self.operations)]
+        if self.variant:
             self._parameters = draw(
-                self._operation,
+                self.variant,
                 self.classes,
                 height=self.image.height,
                 width=self.image.width,
@@ -102,9 +117,12 @@ class ConvolutionalExtractor(Extractor):
 
     def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         images = inputs.reshape(-1, self.image.channels, self.image.height, self.image.width)
-        if self._operation:
-            images = apply(self._operation, images, self._parameters.to(images.dtype).index_select(0, labels))
-        return self.network.embed(images)
+        if self.variant:
+            drawn = self._parameters
+            if self.in_place:
+                drawn = parameters_of(self.variant, self._shares, height=self.image.height, width=self.image.width)
+            images = apply(self.variant, images, drawn.to(images.dtype).index_select(0, labels))
+        return self.network.embed_untrained(images) if self.in_place else self.network.embed(images)
 
     def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         return self.of_records(points * 2 - 1, labels)

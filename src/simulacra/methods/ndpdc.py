@@ -13,13 +13,12 @@ from simulacra.errors import SettingError
 from simulacra.features.embedding import ClippedEmbedding
 from simulacra.features.extractors import ConvolutionalExtractor, Extractor, LinearExtractor
 from simulacra.generators import GeneratorOptions
-from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
 from simulacra.methods.condensation import Condensation, fresh_set
+from simulacra.methods.condensing import Condensing, Matching
 from simulacra.methods.looping import Rounds, loop_step
 from simulacra.methods.matching import cosine
-from simulacra.methods.replaying import matrix_units
 from simulacra.networks.augmentation import OPERATIONS
 from simulacra.privacy.query import Step
 from simulacra.privacy.release import Release
@@ -32,36 +31,6 @@ MOST_ROWS = 1024
 
 TRIED = 12
 """Rounds whose network and augmentation are tried out on a device before anything is drawn."""
-
-
-class Condensing:
-    """The set and its momentum: SGD on the records themselves."""
-
-    def __init__(self, held: Condensed, device: str) -> None:
-        self.held = held.to(device)
-        self.velocity = torch.zeros_like(held.values)
-        self.labels = held.labels.to(device)
-
-    def state(self) -> dict[str, torch.Tensor]:
-        return {"values": self.held.values, "velocity": self.velocity}
-
-    @torch.no_grad()
-    def load(self, state: Mapping[str, torch.Tensor]) -> None:
-        self.held.values.copy_(state["values"])
-        self.velocity.copy_(state["velocity"])
-
-    def means(self, extractor: Extractor, clip: float) -> torch.Tensor:
-        """Clipped embeddings of the set, averaged per class; gradients pass by the clipping as by a constant."""
-        embedded = extractor.of_points(self.held.points(), self.labels)
-        norms = embedded.detach().norm(dim=1, keepdim=True)
-        clipped = embedded * (clip / norms.clamp(min=clip))
-        means: torch.Tensor = clipped.reshape(self.held.classes, self.held.per_class, -1).mean(dim=1)
-        return means
-
-    @torch.no_grad()
-    def step(self, gradient: torch.Tensor, *, rate: float, momentum: float) -> None:
-        self.velocity.mul_(momentum).add_(gradient)
-        self.held.values.sub_(self.velocity, alpha=rate)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,15 +105,13 @@ class NDPDC(Condensation):
                 extractor.draw_anew(context.seed, number)
                 feature_map.require_same_everywhere(context.device)
         weights = expected.to(context.device, torch.float32).unsqueeze(1)
+        match = Matching(learned, extractor, weights=weights, clip=feature_map.norm_bound, momentum=self.momentum)
         shown = max(1, drawing.total // 200)
         for number in drawing.turns(learned):
             extractor.draw_anew(context.seed, number)
-            noisy = drawing.draw(feature_map).float()
-            with matrix_units(torch.device(context.device)):
-                loss = (noisy - weights * learned.means(extractor, feature_map.norm_bound)).square().sum()
-                (gradient,) = torch.autograd.grad(loss, [learned.held.values])
+            noisy = drawing.draw(feature_map)
             rate = self.learning_rate * cosine(number / drawing.total, self.final_rate)
-            learned.step(gradient, rate=rate, momentum=self.momentum)
+            loss = match(noisy, rate=rate)
             if (number + 1) % shown == 0 or number + 1 == drawing.total:
                 _show(context, number + 1, drawing.total, loss.item())
         return self.sampler(schema, learned.held, options, releases["class-counts"].value)

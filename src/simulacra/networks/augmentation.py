@@ -31,6 +31,9 @@ SCALE = 1.2
 DEGREES = 15.0
 """The largest rotation, either way."""
 
+SHARES = 3
+"""Uniform numbers that the parameters of an image are made of, whatever the operation."""
+
 OPERATIONS = ("color", "crop", "cutout", "scale", "rotate", "flip")
 
 
@@ -51,8 +54,13 @@ def draw(
     a CUDA graph can capture.
     """
     source = device if generator is None else generator.device
-    uniform = torch.rand(count, 3, device=source, generator=generator).to(device)
-    first, second, third = uniform.unbind(1)
+    shares = torch.rand(count, SHARES, device=source, generator=generator).to(device)
+    return parameters_of(operation, shares, height=height, width=width)
+
+
+def parameters_of(operation: str, shares: torch.Tensor, *, height: int, width: int) -> torch.Tensor:
+    """What `draw` gives for uniform numbers (n, 3) in [0, 1). Nothing in here waits for a device."""
+    first, second, third = shares.unbind(1)
     if operation == "color":
         columns = [
             (first - 0.5) * 2 * BRIGHTNESS,

@@ -50,8 +50,8 @@ def memory() -> int:
 
 
 @contextmanager
-def full_precision(device: Any) -> Iterator[None]:
-    """No TF32 on a GPU: private sums are computed in plain single precision at least."""
+def full_precision(device: Any, *, searching: bool = False) -> Iterator[None]:
+    """No TF32 on a GPU: private sums are computed in plain single precision at least. See `searched` for searching."""
     import torch
 
     if torch.device(device).type != "cuda":
@@ -61,6 +61,25 @@ def full_precision(device: Any) -> Iterator[None]:
     before = products.allow_tf32, convolutions.allow_tf32
     products.allow_tf32 = convolutions.allow_tf32 = False
     try:
-        yield
+        with searched(searching):
+            yield
     finally:
         products.allow_tf32, convolutions.allow_tf32 = before
+
+
+@contextmanager
+def searched(searching: bool) -> Iterator[None]:
+    """Let a GPU time its convolutions for a shape when it first meets it, and take the quickest that repeats its bits.
+
+    Which one that is may differ from process to process, and so may the last bits.
+    """
+    import torch
+
+    convolutions = torch.backends.cudnn
+    before = convolutions.benchmark, convolutions.deterministic
+    if searching:
+        convolutions.benchmark = convolutions.deterministic = True
+    try:
+        yield
+    finally:
+        convolutions.benchmark, convolutions.deterministic = before
