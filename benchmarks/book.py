@@ -17,6 +17,7 @@ from benchmarks import hardware, outcomes, tables
 from benchmarks.rows import Row, select
 from benchmarks.running import Runner
 from benchmarks.scoring import SCORINGS, choose
+from benchmarks.side_by_side import SideBySide
 from benchmarks.stages import WORK, Workplace
 from simulacra.errors import SimulacraError
 
@@ -55,6 +56,9 @@ def list_rows(patterns: tuple[str, ...], work: Path, book: Path) -> None:
 @click.option("--again", is_flag=True, help="Score again what has a score already; the new one replaces it.")
 @click.option("--pack", type=FOLDER, help="Also write all results of this call into one file, for collect.")
 @click.option("--bundle", "bundled", type=FOLDER, multiple=True, help="A bundle, or a part of one; repeatable.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Rows at a time, a process each."
+)
 def run(
     patterns: tuple[str, ...],
     scores: tuple[str, ...],
@@ -65,6 +69,7 @@ def run(
     again: bool,
     pack: Path | None,
     bundled: tuple[Path, ...],
+    jobs: int,
 ) -> None:
     """Release, train, sample and score what is missing; call again to go on."""
     from simulacra.networks.devices import pick_device
@@ -72,19 +77,27 @@ def run(
     scorings, rows = choose(scores), select(patterns)
     commit = hardware.commit()
     if bundled:
+        if jobs > 1:
+            raise click.ClickException("rows of a bundle are run one at a time; leave --jobs out")
         commit = bundles.unpack(bundled, work)["commit"]
         bundles.settle(work, book)
-    runner = Runner(
-        work=Workplace(folder=work, may_release=not bundled),
-        folder=book,
-        scorings=scorings,
-        device=pick_device(device),
-        commit=commit,
-        say=_say,
-        time_limit=time_limit,
-        again=again,
-        pack=pack,
-    )
+    runner: Runner | SideBySide
+    if jobs > 1:
+        told = [f"--score={name}" for name in scores] + [f"--work={work}", f"--results={book}", f"--device={device}"]
+        words = [*told, *(["--again"] if again else [])]
+        runner = SideBySide(jobs=jobs, words=words, folder=book, say=_say, time_limit=time_limit, pack=pack)
+    else:
+        runner = Runner(
+            work=Workplace(folder=work, may_release=not bundled),
+            folder=book,
+            scorings=scorings,
+            device=pick_device(device),
+            commit=commit,
+            say=_say,
+            time_limit=time_limit,
+            again=again,
+            pack=pack,
+        )
     runner.run_all(rows)
     for line in runner.left:
         _say(f"left for the next call: {line}")

@@ -211,7 +211,10 @@ FAMILIES: list[Family] = [
             data=("cifar10",),
             epsilons=(10, None),
             settings={
-                **{"network": "fc_2l", "widths": (3000, 200), "training.steps": steps, "training.batch": batch},
+                "network": "fc_2l",
+                "widths": (3000, 200),
+                "training.steps": steps,
+                "training.batch": batch,
                 "training.learning_rate": 0.001,
             },
             seeded=("feature_seed",),

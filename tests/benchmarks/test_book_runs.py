@@ -18,6 +18,7 @@ import tiny
 import tiny_book
 
 from benchmarks import book, outcomes, scoring
+from benchmarks import side_by_side as processes
 from simulacra.evaluate import Scores
 
 ROOT = Path(__file__).parents[2]
@@ -319,3 +320,50 @@ def test_collecting_never_loses_a_scoring_and_the_newer_wins(call: Call) -> None
     Path("back/junk.json").write_text("{}")
     assert "is not a result of the book" in call("collect", "back/junk.json").err
     assert "is not there" in call("collect", "gone").err
+
+
+@pytest.fixture
+def side_by_side(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """The command, whose processes have the small book too."""
+    program = (
+        "import sys, tiny_book; tiny_book.install(); from benchmarks import book, scoring; "
+        "book.SCORINGS = scoring.SCORINGS; book.main(sys.argv[1:])"
+    )
+    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", program])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "src"), str(Path(__file__).parent)]))
+    return call
+
+
+def test_rows_side_by_side_score_as_one_by_one(side_by_side: Call) -> None:
+    rows = ["dp-merf/digits/eps5/seed[01]", "real/digits/*"]
+    finished = side_by_side("run", *rows, "--jobs", 3, "--pack", "out/pack.json")
+    assert finished.code == 0, finished.out
+    together = {name: scores(name) for name in (DIGITS, "dp-merf/digits/eps5/seed1", "real/digits/seed0")}
+    assert side_by_side("collect", "out/pack.json", "--results", "home").out.count("is new") == 6
+    shutil.rmtree("book")
+    assert side_by_side("run", *rows).code == 0
+    assert {name: scores(name) for name in together} == together
+
+
+def test_side_by_side_a_failure_is_told_and_ends_no_other_row(side_by_side: Call) -> None:
+    assert side_by_side("run", DIGITS).code == 0
+    shutil.rmtree("book")
+    certificate = Path("w", "rows", DIGITS, "run", "certificate.json")
+    certificate.write_text("{")
+    finished = side_by_side("run", "dp-merf/digits/eps5/seed[01]", "--jobs", 2, "--pack", "out/pack.json")
+    assert finished.code == 1
+    assert re.search(rf"^failed: {DIGITS}: ", finished.out, re.MULTILINE)
+    assert scores("dp-merf/digits/eps5/seed1")
+    packed = json.loads(Path("out/pack.json").read_text())["results"]
+    assert [one["row"]["name"] for one in packed] == ["dp-merf/digits/eps5/seed1"]
+
+
+def test_side_by_side_no_row_begins_after_the_time_limit(side_by_side: Call) -> None:
+    finished = side_by_side("run", "dp-merf/digits/eps5/seed[01]", "--jobs", 2, "--time-limit", 0)
+    assert finished.out.count("left for the next call: dp-merf/digits/eps5/seed") == 2
+    assert not Path("book").exists()
+
+
+def test_a_bundle_is_not_run_side_by_side(call: Call) -> None:
+    finished = call("run", DIGITS, "--jobs", 2, "--bundle", "nowhere")
+    assert finished.code == 2
