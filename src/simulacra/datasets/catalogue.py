@@ -103,6 +103,11 @@ CATALOGUE: dict[str, Entry] = {
         citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
         licence="non-commercial research only",
     ),
+    "celeba-gender": Entry(
+        files=FaceImages(folder="celeba/img_align_celeba", attribute="Male"),
+        citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
+        licence="non-commercial research only",
+    ),
     "census": Entry(
         files=SplitTable(name="census", origin=UCI),
         citation="Census-Income (KDD). UCI Machine Learning Repository, 2000. doi:10.24432/C5N30T",

@@ -17,20 +17,44 @@ LAST_TRAIN, FIRST_TEST = 162_770, 182_638
 
 @dataclass(frozen=True, kw_only=True)
 class FaceImages:
-    """JPEG files named by their number; no labels. "all" is everything, which is what DP-MEPF and DP-NTK train on."""
+    """JPEG files named by their number. "all" is everything, which is what DP-MEPF and DP-NTK train on.
+
+    Without an attribute there are no labels; with one, its column of the official list: 1 where the list says 1.
+    """
 
     folder: str
     side: int = 32
+    attribute: str | None = None
+    list_file: str = "celeba/list_attr_celeba.txt"
 
     def read(self, split: str) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        """Bytes of shape (n, side, side, 3), and zeros where labels would be."""
+        """Bytes of shape (n, side, side, 3), and labels, which are zeros where there are none."""
         files = [path for path in self._files() if _in_split(int(path.stem), split)]
         if not files:
             raise DataError(f'no photograph of the split "{split}" in the folder {self.folder}; get a fresh copy')
         images = np.empty((len(files), self.side, self.side, 3), dtype=np.uint8)
         for number, path in enumerate(files):
             images[number] = self._small(path)
-        return images, np.zeros(len(files), dtype=np.int64)
+        return images, self._labels([path.name for path in files])
+
+    def _labels(self, names: list[str]) -> NDArray[np.int64]:
+        if self.attribute is None:
+            return np.zeros(len(names), dtype=np.int64)
+        root = data_folder()
+        assert root is not None  # the photographs were there
+        try:
+            lines = (root / self.list_file).read_text(encoding="ascii").splitlines()
+        except (OSError, UnicodeDecodeError):
+            raise DataError(f"the list of attributes {self.list_file} cannot be read; put CelebA's there") from None
+        header = lines[1].split() if len(lines) > 1 else []
+        if self.attribute not in header:
+            raise DataError(f'{self.list_file} has no column "{self.attribute}" in its second line; get a fresh copy')
+        column = header.index(self.attribute) + 1
+        listed = {words[0]: words[column] for words in map(str.split, lines[2:]) if len(words) == len(header) + 1}
+        missing = [name for name in names if listed.get(name) not in ("1", "-1")]
+        if missing:
+            raise DataError(f'{self.list_file} says nothing about "{missing[0]}"; get a fresh copy')
+        return np.array([listed[name] == "1" for name in names], dtype=np.int64)
 
     def _files(self) -> list[Path]:
         root = data_folder()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import torch
 
@@ -13,14 +13,16 @@ from simulacra.errors import SettingError
 from simulacra.features.embedding import ClippedEmbedding
 from simulacra.features.extractors import ConvolutionalExtractor, Extractor, LinearExtractor
 from simulacra.generators import GeneratorOptions
+from simulacra.generators.beginning import begin_with_samples
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context
+from simulacra.methods.base import Context, check_shares
 from simulacra.methods.condensation import Condensation, fresh_set
 from simulacra.methods.condensing import Condensing, Matching
 from simulacra.methods.looping import Rounds, loop_step
 from simulacra.methods.matching import cosine
+from simulacra.methods.moments import MomentsMethod
 from simulacra.networks.augmentation import OPERATIONS
-from simulacra.privacy.query import Step
+from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
@@ -28,6 +30,9 @@ BATCH_STEP = 16
 """Batches of records have a multiple of this many rows."""
 MOST_ROWS = 1024
 """And at most this many, for the memory of what the network holds."""
+
+MOMENTS = "moments"
+"""The step that a set may begin with."""
 
 TRIED = 12
 """Rounds whose network and augmentation are tried out on a device before anything is drawn."""
@@ -56,6 +61,10 @@ class NDPDC(Condensation):
     final_rate: float = 0.05
     """The learning rate falls along a half cosine to this share of it, which averages noise; 1 leaves it as it is."""
     momentum: float = 0.5
+    begin: Literal["noise", "moments"] = "noise"
+    """What the set begins as: noise, or samples of Gaussians that have noisy moments of the images, paid for first."""
+    begin_noise: float = 3.0
+    """Noise multiplier of those moments, relative to that of the rounds."""
     spread: float = 1.0
     """Standard deviation of the noise that the set begins with."""
     augmentation: str = "auto"
@@ -67,6 +76,7 @@ class NDPDC(Condensation):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_shares("ndpdc", begin_noise=self.begin_noise)
         if self.rounds < 1 or self.width < 1 or (self.depth is not None and not 1 <= self.depth <= 8):
             raise SettingError("ndpdc: rounds and width must be at least 1, and depth from 1 to 8")
         if self.clip is not None and not 1e-6 <= self.clip <= 1e6:
@@ -85,6 +95,17 @@ class NDPDC(Condensation):
         """Linear extractors of tables differ less from each other than networks do: fewer rounds are enough."""
         return self if schema.image is not None else replace(self, rounds=2000)
 
+    def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
+        asked = super().questions(schema)
+        if self.begin == "noise":
+            return asked
+        if schema.image is None:
+            raise SettingError("ndpdc: begin=moments is for images; a table's set begins as noise")
+        return {**asked, **MomentsMethod().questions(schema)}
+
+    def noise_shares(self, schema: Schema) -> Mapping[str, float]:
+        return {**super().noise_shares(schema), MOMENTS: self.begin_noise}
+
     def set_options(self) -> GeneratorOptions:
         return GeneratorOptions(kind="condensed", per_class=self.per_class, spread=self.spread)
 
@@ -96,7 +117,11 @@ class NDPDC(Condensation):
         self, schema: Schema, releases: Mapping[str, Release], rounds: Mapping[str, Rounds], context: Context
     ) -> Sampler:
         options, drawing = self.set_options(), rounds["embeddings"]
-        learned = Condensing(fresh_set(schema, options, context.seed), context.device)
+        held = fresh_set(schema, options, context.seed)
+        if MOMENTS in releases:
+            gaussians = MomentsMethod().train(schema, {MOMENTS: releases[MOMENTS]}, Context(seed=context.seed))
+            begin_with_samples(held, gaussians, seed=context.seed)
+        learned = Condensing(held, context.device)
         extractor = self._extractor(schema, context.device)
         expected = self.expected(schema, releases)
         feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=batch_rows(expected))

@@ -27,6 +27,7 @@ from simulacra.errors import DataError
 NAMES = (
     "adult",
     "celeba",
+    "celeba-gender",
     "census",
     "cervical",
     "cifar10",
@@ -256,6 +257,30 @@ def test_photographs_are_brought_to_32_pixels_and_split_by_their_numbers(empty_f
         assert images[..., 2].min() > 240, "blue everywhere: the red bars above and below are cropped"
     source = open_source(datasets.load("celeba").data, datasets.schema("celeba"))
     assert next(iter(source.batches())).inputs.shape == (2, 3072)
+
+
+def test_photographs_with_an_attribute_have_its_labels_by_their_names(empty_folder: Path) -> None:
+    photographs(empty_folder)
+    listed = ["6", "Bald Male Young"]
+    listed += [f"{number:06d}.jpg -1 {'1' if number % 2 else '-1'} 1" for number in (202_599, 182_638, 162_770, 1)]
+    (empty_folder / "celeba" / "list_attr_celeba.txt").write_text("\n".join(listed))
+    assert datasets.load("celeba-gender", "train").data[1].tolist() == [1, 0]
+    assert datasets.load("celeba-gender", "test").data[1].tolist() == [0, 1]
+    with pytest.raises(DataError, match="says nothing about"):
+        datasets.load("celeba-gender", "all")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "cannot be read"), ("6\nBald Young\n", "no column"), ("", "no column")]
+)
+def test_a_list_of_attributes_that_does_not_help_is_one_clear_line(
+    empty_folder: Path, content: str | None, words: str
+) -> None:
+    photographs(empty_folder)
+    if content is not None:
+        (empty_folder / "celeba" / "list_attr_celeba.txt").write_text(content)
+    with pytest.raises(DataError, match=words):
+        datasets.load("celeba-gender")
 
 
 def test_missing_or_damaged_photographs_are_one_clear_line(empty_folder: Path) -> None:

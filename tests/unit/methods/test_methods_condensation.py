@@ -77,6 +77,22 @@ def test_the_papers_noise_at_epsilon_one_is_beaten_although_counts_are_paid() ->
     assert counts.noise_std < 100
 
 
+def test_a_beginning_from_moments_is_planned_and_paid_for() -> None:
+    made = condensation("ndpdc", PICTURES, **SMALL["ndpdc"], begin="moments")
+    counts, moments, loop = made.plan(PICTURES)
+    assert (counts.name, moments.name, loop.name) == ("class-counts", "moments", "embeddings")
+    assert moments.relative_noise == 3
+    budget = {"epsilon": 5.0, "delta": 1e-5, "adjacency": "add-remove"}
+    plain = simulacra.plan(PICTURES, method="ndpdc", settings=SMALL["ndpdc"], **budget)
+    begun = simulacra.plan(PICTURES, method="ndpdc", settings={**SMALL["ndpdc"], "begin": "moments"}, **budget)
+    assert begun.steps[-1].event.noise_multiplier > plain.steps[-1].event.noise_multiplier
+
+
+def test_tables_have_no_moments_to_begin_with() -> None:
+    with pytest.raises(SettingError, match="begin=moments is for images"):
+        condensation("ndpdc", PEOPLE, rate=0.3, begin="moments").plan(PEOPLE)
+
+
 # -- what comes out -------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +135,16 @@ def test_without_noise_classes_come_out_as_they_are(method: str, work: Path) -> 
     dark, light = (float(pixels[labels == label].mean()) for label in (0, 1))  # type: ignore[index]
     assert light - dark > (100 if method == "ldpdc" else 5)
     assert run.certificate["statement"].startswith("NOT PRIVATE")
+
+
+def test_a_set_that_begins_with_moments_begins_where_the_classes_are(work: Path) -> None:
+    """Rounds whose rate is next to nothing leave the set as it began: dark and light, though noise was asked for."""
+    still = {"begin": "moments", "learning_rate": 1e-9, "rounds": 2}
+    run = fit(tiny.pictures(400), PICTURES, "ndpdc", epsilon=100.0, settings=still)
+    assert "moments" in run.releases
+    pixels, labels = run.sample(run.sampler.size or 0, seed=0)
+    dark, light = (float(pixels[labels == label].mean()) for label in (0, 1))  # type: ignore[index]
+    assert light - dark > 25
 
 
 def test_distribution_matching_is_ndpdc_without_noise_and_without_clipping(work: Path) -> None:
