@@ -69,10 +69,10 @@ def test_the_questions_are_maps_of_the_tangent_kind() -> None:
     assert isinstance(embedding.inner, Tangent)
 
 
-def test_images_take_the_papers_width_and_batch_and_twice_its_steps() -> None:
+def test_images_take_the_papers_width_and_more_and_smaller_steps() -> None:
     image = DPNTK().suited_to(PICTURES)
     assert image.widths == (800,)
-    assert (image.training.steps, image.training.batch) == (4000, 5000)
+    assert (image.training.steps, image.training.batch) == (6000, 1000)
 
 
 def test_asking_names_exactly_the_settings_that_change_plan_or_questions() -> None:
