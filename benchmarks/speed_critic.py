@@ -13,6 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -45,7 +46,8 @@ def critic() -> dict[str, Any]:
 def _kinds() -> dict[str, Callable[[int], Callable[[], None]]]:
     kinds: dict[str, Callable[[int], Callable[[], None]]] = {"ours": _ours}
     if DEVICE == "cuda":
-        kinds["ours, tensor-float"] = lambda batch: _ours(batch, precision="tensor-float")
+        for precision in ("single", "tensor-float"):
+            kinds[f"ours, {precision}"] = partial(_ours, precision=precision)
     return {
         **kinds,
         "opacus": lambda batch: _opacus(batch, "hooks"),
@@ -59,7 +61,7 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for batch in BATCHES:
         rate = {row["kind"]: row["steps_per_second"] for row in rows if row["batch"] == batch and "skipped" not in row}
-        ours = max((rate[kind] for kind in rate if kind.startswith("ours")), default=0.0)
+        ours = rate.get("ours", 0.0)
         theirs = max((rate[kind] for kind in rate if kind.startswith("opacus")), default=None)
         found[str(batch)] = {
             "times_opacus": None if theirs is None else ours / theirs,
@@ -68,7 +70,7 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _ours(batch: int, precision: str = "single") -> Callable[[], None]:
+def _ours(batch: int, precision: str = "mixed") -> Callable[[], None]:
     """The step of DP-GAN on a Poisson batch in padded slots; sampling included, generator not."""
     from simulacra.features.critic_losses import FakeLoss, RealLoss
     from simulacra.features.gradient import LossGradient
@@ -79,13 +81,14 @@ def _ours(batch: int, precision: str = "single") -> Callable[[], None]:
     from simulacra.privacy.noise import NoiseSource
 
     network = _critic()
-    sizes: dict[str, Any] = {"classes": CLASSES, "bound": CLIP, "precision": Precision(precision)}
+    sizes: dict[str, Any] = {"classes": CLASSES, "bound": CLIP}
     real = LossGradient(
-        GradientSums(RealLoss(network, PixelPoints(PIXELS)), inputs=PIXELS, **sizes),
+        GradientSums(RealLoss(network, PixelPoints(PIXELS)), inputs=PIXELS, precision=Precision(precision), **sizes),
         inputs=PIXELS,
         slots=slots_for(batch) if DEVICE == "cuda" else FEW_SLOTS,
     )
-    fake_sums = GradientSums(FakeLoss(network), inputs=PIXELS, **sizes)
+    rounding = Precision.SINGLE if precision == "single" else Precision.TENSOR_FLOAT
+    fake_sums = GradientSums(FakeLoss(network), inputs=PIXELS, precision=rounding, **sizes)
     records, labels = _invented(60 * batch)
     fakes, fake_labels = _invented(batch)
     noise = NoiseSource()

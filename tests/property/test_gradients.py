@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from torch.nn.functional import softplus
 
 from simulacra.errors import SettingError
 from simulacra.features.gradient import LossGradient
-from simulacra.gradients import specified
+from simulacra.gradients import specified, summing
 from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import SLACK, clipped_to
 from simulacra.gradients.padding import PaddedSums, slots_for
@@ -199,6 +200,58 @@ def test_micro_batches_and_slots_change_nothing(name: str) -> None:
         assert not padded(inputs[:0], labels[:0]).any()
         assert not padded.inputs.any()  # nothing private stays behind
     assert not sums(inputs[:0], labels[:0]).any()
+
+
+@pytest.mark.parametrize(
+    ("precision", "in_passes", "in_sums"),
+    [(Precision.SINGLE, False, False), (Precision.MIXED, True, False), (Precision.TENSOR_FLOAT, True, True)],
+)
+def test_what_may_be_rounded_is_what_the_precision_says(
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, in_passes: bool, in_sums: bool
+) -> None:
+    """Mixed keeps TF32 out of lengths and sums, and lets networks have it."""
+    loss, sums = summed("label-planes", 0.5)
+    inputs, labels = invented(loss.width, 3)
+    right = sums(inputs, labels)
+    seen: dict[str, set[tuple[bool, bool]]] = {"passes": set(), "lengths": set(), "sums": set()}
+
+    def rounded() -> tuple[bool, bool]:
+        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+
+    def watched(layer: Any) -> Any:
+        lengths, weighted = layer.lengths, layer.weighted
+        layer.lengths = lambda: (seen["lengths"].add(rounded()), lengths())[1]
+        layer.weighted = lambda weights: (seen["sums"].add(rounded()), weighted(weights))[1]
+        return layer
+
+    def spying(*words: Any) -> list[Any]:
+        seen["passes"].add(rounded())
+        return [watched(layer) for layer in genuine(*words)]
+
+    genuine = summing.trace
+    monkeypatch.setattr(summing, "trace", spying)
+    before = rounded()
+    sums.precision = precision
+    torch.testing.assert_close(sums(inputs, labels), right, rtol=1e-2, atol=1e-6)
+    assert seen == {"passes": {(in_passes,) * 2}, "lengths": {(False, False)}, "sums": {(in_sums,) * 2}}
+    assert rounded() == before
+
+
+def test_in_passes_that_round_signals_must_be_steady_too_or_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, sums = summed("label-planes", 0.5)
+    plain = len(sums.passing(*invented(loss.width, 3)))
+    sums.precision = Precision.MIXED
+    assert len(sums.passing(*invented(loss.width, 3))) == 2 * plain
+    genuine = GradientSums.passing
+
+    def wobbling(self: GradientSums, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
+        found = genuine(self, inputs, labels)
+        steps = 1 + 1e-6 * torch.arange(len(found[-1])).view(-1, 1, 1, 1)
+        return [*found[:-1], found[-1] * steps] if self.precision.rounds_passes else found
+
+    monkeypatch.setattr(GradientSums, "passing", wobbling)
+    padded = PaddedSums(sums, slots=32, inputs=loss.width)
+    assert (padded.slots, sums.precision) == (32, Precision.SINGLE)
 
 
 def test_in_tensor_float_the_lengths_leave_room_for_rounded_factors() -> None:

@@ -15,8 +15,21 @@ class Precision(StrEnum):
 
     SINGLE = "single"
     """Every product in float32 (or float64, if that is what the loss computes in)."""
+    MIXED = "mixed"
+    """On its way through the network a record's numbers may be rounded to 10 bits by a GPU (TF32), by itself and the
+    same in any company. What came of it is measured and added up in float32."""
     TENSOR_FLOAT = "tensor-float"
-    """A GPU may round factors to 10 bits (TF32). What the rounding can add is part of each length: see `clipping`."""
+    """Factors are rounded in the sums as well. What that can add is part of each length: see `clipping`."""
+
+    @property
+    def rounds_passes(self) -> bool:
+        """Whether the network computes in TF32."""
+        return self is not Precision.SINGLE
+
+    @property
+    def rounds_sums(self) -> bool:
+        """Whether records are added up in TF32."""
+        return self is Precision.TENSOR_FLOAT
 
     @property
     def rounding(self) -> float:
@@ -25,14 +38,13 @@ class Precision(StrEnum):
         TF32 rounds both factors to 11 significant bits: (1 + 2^-11)^2 - 1 < 2^-9.9. Products of float32 numbers lose
         nothing before they are added.
         """
-        return 2.0**-9.9 if self is Precision.TENSOR_FLOAT else 0.0
+        return 2.0**-9.9 if self.rounds_sums else 0.0
 
 
 @contextmanager
-def arithmetic(precision: Precision, *, searching: bool = True) -> Iterator[None]:
+def arithmetic(*, rounded: bool, searching: bool = True) -> Iterator[None]:
     """Let GPUs round to TF32, or forbid it, and search for the quickest convolutions or not; as before afterwards."""
     before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
-    rounded = precision is Precision.TENSOR_FLOAT
     _set(rounded, rounded, searching)  # all batches have one size, so that searching is worth its while
     try:
         yield

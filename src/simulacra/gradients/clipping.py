@@ -2,8 +2,9 @@
 
 The bound must hold for what is really added, not for an ideal. Four kinds of rounding stand between the two:
 
-* A record's signals and inputs are rounded when they are computed. That does no harm: whatever they are, the length is
-  measured on them and the sum is made of them.
+* A record's signals and inputs are rounded when they are computed, in TF32 even. That does no harm, as long as it
+  happens to a record alone in any company (which `padding` tries): whatever they are, the length is measured on them
+  and the sum is made of them.
 * The factors of a product may be rounded again when the sum is made (TF32). Each product is off by at most
   `Precision.rounding` times |a| |s|, so the whole is off by at most that share of the layer's bulk, which is added to
   its length.

@@ -17,6 +17,7 @@ from collections.abc import Callable
 import torch
 
 from simulacra.errors import SettingError
+from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.summing import GradientSums
 
 WARM_UPS = 3
@@ -67,6 +68,10 @@ class PaddedSums:
         self.sums.searching = False  # the quickest kernels may not be the steadiest
         if self._steady():
             return
+        if self.sums.precision is not Precision.SINGLE:  # nor those of the matrix units
+            self.sums.precision = Precision.SINGLE
+            if self._steady():
+                return
         if self.inputs.device.type != "cpu":
             raise SettingError(
                 f'on device "{self.inputs.device}" what this network makes of a record depends on its place in the '

@@ -64,25 +64,29 @@ class GradientSums:
         """
         if self.slow:
             return self._specified(inputs, labels, bound or self.bound, present)
-        with arithmetic(self.precision, searching=self.searching):
+        with arithmetic(rounded=self.precision.rounds_passes, searching=self.searching):
             layers = trace(self.loss, inputs, labels)
-            with torch.no_grad():
-                followed = [layer for layer in layers if layer is not None]
-                with arithmetic(Precision.SINGLE, searching=self.searching):
-                    weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
-                if present is not None:
-                    weights = torch.where(present, weights, 0.0)
-                parts: list[torch.Tensor] = []
+        with torch.no_grad():
+            followed = [layer for layer in layers if layer is not None]
+            with arithmetic(rounded=False, searching=self.searching):
+                weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
+            if present is not None:
+                weights = torch.where(present, weights, 0.0)
+            parts: list[torch.Tensor] = []
+            with arithmetic(rounded=self.precision.rounds_sums, searching=self.searching):
                 for layer, module in zip(layers, layers_of(self.loss).values(), strict=True):
                     own = list(module.parameters(recurse=False))
                     found = [torch.zeros_like(each) for each in own] if layer is None else layer.weighted(weights)
                     parts += [part.reshape(-1) for part in found]
-                return torch.cat(parts)
+            return torch.cat(parts)
 
     def passing(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
-        """What goes into each layer on the way forward: all that decides a jump in an activation."""
-        with arithmetic(self.precision, searching=self.searching):
-            return passing(self.loss, inputs, labels)
+        """What goes into each layer on the way forward, which decides all jumps in activations.
+
+        Where factors are rounded to few bits, that is a jump too, so there the signals on the way back are among them.
+        """
+        with arithmetic(rounded=self.precision.rounds_passes, searching=self.searching):
+            return passing(self.loss, inputs, labels, and_back=self.precision.rounds_passes)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The clipped sum in float64 over any number of records, none included, in micro-batches."""
@@ -101,7 +105,7 @@ class GradientSums:
     def _specified(
         self, inputs: torch.Tensor, labels: torch.Tensor, bound: float, present: torch.Tensor | None = None
     ) -> torch.Tensor:
-        with arithmetic(Precision.SINGLE):
+        with arithmetic(rounded=False):
             return specified.clipped_sum(self.loss, inputs, labels, bound, present)
 
     def _tried(self, inputs: int, classes: int) -> int:

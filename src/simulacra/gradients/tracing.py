@@ -62,12 +62,18 @@ def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[C
     return result
 
 
-@torch.no_grad()
-def passing(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
-    """What goes into each layer with parameters, for a batch."""
-    with _recording(layers_of(loss)) as passages:
-        loss(inputs, labels)
-    return [passage.inputs for passage in passages.values()]
+def passing(
+    loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor, *, and_back: bool = False
+) -> list[torch.Tensor]:
+    """What goes into each layer with parameters, for a batch; and the signals that come back to it."""
+    with torch.set_grad_enabled(and_back), _recording(layers_of(loss)) as passages:
+        losses = loss(inputs, labels)
+    found = [passage.inputs.detach() for passage in passages.values()]
+    if and_back:
+        outputs = [passage.output for passage in passages.values()]
+        signals = torch.autograd.grad(losses.sum(), outputs, allow_unused=True)
+        found += [signal for signal in signals if signal is not None]
+    return found
 
 
 def layers_of(loss: nn.Module) -> dict[str, nn.Module]:

@@ -57,8 +57,8 @@ class DPGAN(PrivateLoop):
     learning_rate: float = 1e-3
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
-    precision: Literal["single", "tensor-float"] = "single"
-    """Of products on a GPU."""
+    precision: Literal["mixed", "single", "tensor-float"] = "mixed"
+    """Of products on a GPU: mixed adds records up in single precision, while networks compute in TF32."""
     schedule: Schedule = field(default_factory=Schedule)
     critic: CriticOptions = field(default_factory=CriticOptions)
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)

@@ -100,12 +100,16 @@ class Adversaries:
         places = torch.split(self._gradient, [weight.numel() for weight in self._critic_weights])
         for weight, place in zip(self._critic_weights, places, strict=True):
             weight.grad = place.view_as(weight)
+        precision = Precision(settings.precision)
+        if precision is Precision.MIXED and device.type == "cuda":
+            # Fakes are nobody's: what rounding does to their sum is no matter of privacy.
+            precision = Precision.TENSOR_FLOAT
         fake_sums = GradientSums(
             FakeLoss(self.critic),
             inputs=points_for(schema).width,
             classes=schema.classes,
             bound=settings.clip,
-            precision=Precision(settings.precision),
+            precision=precision,
         )
 
         def sum_over_fakes() -> torch.Tensor:

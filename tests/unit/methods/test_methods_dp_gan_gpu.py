@@ -64,15 +64,15 @@ def test_a_sum_can_be_captured(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     sums = GradientSums(loss.to(GPU), inputs=pixels, classes=10, bound=1.0)
     padded = PaddedSums(sums, slots=32, inputs=pixels)
     padded(*(each.to(GPU) for each in invented(pixels, 5)))
-    assert padded._sum is not None
-    assert padded._sum.__name__ == "replay"  # a step that waits for the device would be given back as it is
+    assert isinstance(padded._sum, padding.Replayed)  # a step that waits for the device would be given back as it is
 
 
+@pytest.mark.parametrize("precision", [Precision.MIXED, Precision.TENSOR_FLOAT])
 @pytest.mark.parametrize("name", IMAGES)
-def test_in_tensor_float_no_record_adds_more_than_the_bound(name: str) -> None:
+def test_in_tensor_float_no_record_adds_more_than_the_bound(name: str, precision: Precision) -> None:
     loss, pixels = loss_for(name)
     inputs, labels = (each.to(GPU) for each in invented(pixels, 32))
-    sums = GradientSums(loss.to(GPU), inputs=pixels, classes=10, bound=0.1, precision=Precision.TENSOR_FLOAT)
+    sums = GradientSums(loss.to(GPU), inputs=pixels, classes=10, bound=0.1, precision=precision)
     feature_map = LossGradient(sums, inputs=pixels, slots=32)
     exact = GradientSums(loss, inputs=pixels, classes=10, bound=0.1)(inputs, labels)
     assert (feature_map.clipped_sum(inputs, labels) - exact).norm() <= 0.05 * exact.norm()
@@ -99,7 +99,7 @@ def test_at_one_size_a_gradient_does_not_depend_on_slot_or_company(name: str, pr
 
 
 @pytest.mark.parametrize("schema", [Schema(image=IMAGES["digits"]), tiny.schema(tiny.PEOPLE)], ids=["images", "table"])
-@pytest.mark.parametrize("precision", ["single", "tensor-float"])
+@pytest.mark.parametrize("precision", ["mixed", "single", "tensor-float"])
 def test_a_game_on_a_gpu_goes_on_from_its_state(schema: Schema, precision: str) -> None:
     method = make_method("dp-gan", {"critic.channels": 8, "schedule.critic_steps": "2", "precision": precision}, schema)
     assert isinstance(method, DPGAN)
