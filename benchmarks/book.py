@@ -17,7 +17,7 @@ from benchmarks import hardware, outcomes, tables
 from benchmarks.rows import Row, select
 from benchmarks.running import Runner
 from benchmarks.scoring import SCORINGS, choose
-from benchmarks.side_by_side import SideBySide
+from benchmarks.side_by_side import FAILED, LEFT, SideBySide
 from benchmarks.stages import WORK, Workplace
 from simulacra.errors import SimulacraError
 
@@ -100,9 +100,9 @@ def run(
         )
     runner.run_all(rows)
     for line in runner.left:
-        _say(f"left for the next call: {line}")
+        _say(f"{LEFT}{line}")
     for line in runner.failed:
-        _say(f"failed: {line}")
+        _say(f"{FAILED}{line}")
     sys.exit(1 if runner.failed else 0)
 
 

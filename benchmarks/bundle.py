@@ -20,6 +20,8 @@ from benchmarks.rows import Row
 from benchmarks.scoring import Scoring
 from benchmarks.stages import Workplace
 from simulacra import datasets
+from simulacra.datasets.catalogue import CATALOGUE
+from simulacra.datasets.faces import FaceImages
 from simulacra.datasets.places import CACHE_VARIABLE, DATA_VARIABLE, cache_folder, data_folder
 
 FORMAT = 1
@@ -57,7 +59,10 @@ def data_files(name: str) -> Files:
     stem = name.replace("-", "_")
     folder = data_folder()
     if folder is not None:
-        patterns = (f"{stem}.npz", f"{stem}/*", f"tables/{stem}.parquet", f"tables/{stem}_*.parquet")
+        patterns = [f"{stem}.npz", f"{stem}/*", f"tables/{stem}.parquet", f"tables/{stem}_*.parquet"]
+        files = CATALOGUE[name].files if name in CATALOGUE else None
+        if isinstance(files, FaceImages):
+            patterns = [f"{files.folder}/*", *([files.list_file] if files.attribute else [])]
         found = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
         if found:
             return {f"data/{path.relative_to(folder).as_posix()}": path for path in sorted(found)}

@@ -21,6 +21,7 @@ from simulacra.evaluate.progress import Progress
 
 Say = Callable[[str], None]
 QUIET_SECONDS = 10.0
+NOTHING_TO_DO = "nothing left to do"
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Runner:
         wanted = [scoring for scoring in self.scorings if scoring.suits(row)]
         missing = [scoring for scoring in wanted if self.again or scoring.name not in known]
         if not missing or ("unfinished" in before and not self.again):
-            self.say(f"{row.name}: nothing left to do")
+            self.say(f"{row.name}: {NOTHING_TO_DO}")
             return
         work = self.work
         stages = [

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from benchmarks import outcomes
 from benchmarks.rows import Row
-from benchmarks.running import Say
+from benchmarks.running import NOTHING_TO_DO, Say
 
+FAILED, LEFT = "failed: ", "left for the next call: "
 PROGRAM = [sys.executable, "-m", "benchmarks.book"]
 
 
@@ -68,17 +69,20 @@ class SideBySide:
         ) as process:
             self._running.add(process)
             assert process.stdout is not None
+            lines = []
             for line in process.stdout:
-                self._hear(line.rstrip("\n"))
+                lines.append(line.rstrip("\n"))
+                self._hear(lines[-1])
             code = process.wait()
         self._running.discard(process)
-        if code not in (0, 1):  # 1 has said itself what failed
-            self.failed.append(f"{row.name}: ended with exit code {code}")
-        self._keep(row)
+        if code and not any(line.startswith(FAILED) for line in lines):
+            self.failed.append(f"{row.name}: ended with exit code {code}: {lines[-1] if lines else 'nothing was said'}")
+        if not any(line.endswith(NOTHING_TO_DO) for line in lines):
+            self._keep(row)
 
     def _hear(self, line: str) -> None:
         """Sums up at the end what rows say at theirs."""
-        for beginning, kept in (("failed: ", self.failed), ("left for the next call: ", self.left)):
+        for beginning, kept in ((FAILED, self.failed), (LEFT, self.left)):
             if line.startswith(beginning):
                 kept.append(line.removeprefix(beginning))
                 return

@@ -296,6 +296,21 @@ def test_data_files_travel_from_the_data_folder(small: None, work: Path, monkeyp
     assert data_files("digits") == {}
 
 
+def test_photographs_travel_with_the_list_of_their_labels(
+    small: None, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks.bundle import data_files
+
+    for name in ("img_align_celeba/000001.jpg", "list_attr_celeba.txt"):
+        path = work / "data" / "celeba" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"1")
+    monkeypatch.setenv("SIMULACRA_DATA", str(work / "data"))
+    photograph, attributes = "data/celeba/img_align_celeba/000001.jpg", "data/celeba/list_attr_celeba.txt"
+    assert list(data_files("celeba")) == [photograph]
+    assert list(data_files("celeba-gender")) == [photograph, attributes]
+
+
 def test_collecting_never_loses_a_scoring_and_the_newer_wins(call: Call) -> None:
     call("run", DIGITS)
     shutil.copytree("book", "back")
@@ -354,6 +369,22 @@ def test_side_by_side_a_failure_is_told_and_ends_no_other_row(side_by_side: Call
     assert finished.code == 1
     assert re.search(rf"^failed: {DIGITS}: ", finished.out, re.MULTILINE)
     assert scores("dp-merf/digits/eps5/seed1")
+    packed = json.loads(Path("out/pack.json").read_text())["results"]
+    assert [one["row"]["name"] for one in packed] == ["dp-merf/digits/eps5/seed1"]
+
+
+def test_side_by_side_a_process_that_dies_without_a_word_has_failed(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", "import nothing_of_this_name"])
+    finished = call("run", "dp-merf/digits/eps5/seed[01]", "--jobs", 2)
+    assert finished.code == 1
+    assert finished.out.count("ended with exit code 1: ModuleNotFoundError") == 2
+
+
+def test_side_by_side_what_was_scored_before_is_not_packed(side_by_side: Call) -> None:
+    assert side_by_side("run", DIGITS).code == 0
+    side_by_side("run", "dp-merf/digits/eps5/seed[01]", "--jobs", 2, "--pack", "out/pack.json")
     packed = json.loads(Path("out/pack.json").read_text())["results"]
     assert [one["row"]["name"] for one in packed] == ["dp-merf/digits/eps5/seed1"]
 

@@ -36,6 +36,10 @@ class Extractor(ABC):
     variant: str = ""
     """What was drawn besides numbers: there is a graph for each."""
 
+    def of_each_kind(self, seed: int, rounds: int, times: int) -> list[int]:
+        """The first rounds of each kind that there is, so many of each: for trying them out."""
+        return list(range(min(rounds, times)))
+
     @abstractmethod
     def draw_anew(self, seed: int, number: int) -> None:
         """The network and the augmentation of a round."""
@@ -94,8 +98,7 @@ class ConvolutionalExtractor(Extractor):
 
     def draw_anew(self, seed: int, number: int) -> None:
         self._random.manual_seed(mixed(seed, number))
-        if self.operations:
-            self.variant = self.operations[mixed(seed, number, "operation") % len(self.operations)]
+        self.variant = self._variant(seed, number)
         if self.in_place:
             self._at_once.draw(self._random)
             return
@@ -114,6 +117,22 @@ class ConvolutionalExtractor(Extractor):
                 device=self._random.device,
                 generator=self._random,
             )
+
+    def of_each_kind(self, seed: int, rounds: int, times: int) -> list[int]:
+        """An augmentation is a kind: on a GPU there is a graph for each."""
+        found: dict[str, list[int]] = {}
+        wanted = times * max(1, len(self.operations))
+        for number in range(rounds):
+            numbers = found.setdefault(self._variant(seed, number), [])
+            if len(numbers) < times:
+                numbers.append(number)
+            if sum(map(len, found.values())) == wanted:
+                break
+        return sorted(number for numbers in found.values() for number in numbers)
+
+    def _variant(self, seed: int, number: int) -> str:
+        """The augmentation of a round."""
+        return self.operations[mixed(seed, number, "operation") % len(self.operations)] if self.operations else ""
 
     def of_records(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         images = inputs.reshape(-1, self.image.channels, self.image.height, self.image.width)

@@ -58,7 +58,8 @@ class Moments(FeatureMap):
 
     def shortened_points(self, points: torch.Tensor) -> torch.Tensor:
         """The same for points."""
-        lengths = points.square().sum(dim=-1, keepdim=True).sqrt()
+        # Kept off zero, where a root has no slope: a generator may well make a black image.
+        lengths = points.square().sum(dim=-1, keepdim=True).clamp(min=1e-30).sqrt()
         return points * (self.norm / lengths.clamp(min=self.norm))
 
     def parts(self, sums: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -74,7 +74,7 @@ class Sampler:
 
     def save(self, folder: Path) -> None:
         """Write sampler.safetensors and sampler.json."""
-        tensors = {f"generator.{name}": value.cpu() for name, value in self.generator.state_dict().items()}
+        tensors = {f"generator.{name}": value.cpu().contiguous() for name, value in self.generator.state_dict().items()}
         write_durably(folder / "sampler.safetensors", save({**tensors, "class_shares": self.class_shares.cpu()}))
         write_durably(folder / "sampler.json", (json.dumps({"generator": self.options.to_mapping()}) + "\n").encode())
 

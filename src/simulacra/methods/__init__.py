@@ -42,4 +42,4 @@ def make_method(name: str, settings: Mapping[str, Any], schema: Schema) -> Metho
     if schema.image is None and not kind.tables:
         raise SchemaError(f"{name} is for images, and the schema describes a table")
     defaults = kind().suited_to(schema)
-    return defaults.replace(settings)
+    return defaults.replace(settings).resolved(schema)

@@ -72,6 +72,10 @@ class Method(Options, ABC):
         """The defaults for a kind of data, from public facts alone; a user's settings come on top."""
         return self
 
+    def resolved(self, schema: Schema) -> Self:
+        """With everything written out that would else follow from the defaults of other methods."""
+        return self
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""

@@ -12,15 +12,16 @@ from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
 from simulacra.methods.matching import Matched, Training, train_to_match
-from simulacra.options import parse_assignments
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 COUNTS = "class-counts"
 """What several parts ask is asked once."""
-OWN = ("training", "generator", "fitting", "reweighting", "count_noise", "feature_seed")
-"""Settings that a hybrid has once for all parts, or that only matter where a part is trained by itself."""
+OWN = ("count_noise", "feature_seed")
+"""Settings that a hybrid has once for all parts."""
+BESIDE_OTHERS: dict[str, dict[str, Any]] = {"dp-merf": {"length_scales": (0.5,)}}
+"""Settings of parts for images that differ from those they have alone: a narrower kernel, for what moments miss."""
 
 
 class Matchable(Protocol):
@@ -50,7 +51,8 @@ class Hybrid(ReleaseOnce):
     shares: tuple[float, ...] = (1.0, 1.0)
     """What each part has of the budget, in squared noise multipliers: twice the share is half of the variance."""
     details: tuple[str, ...] = ()
-    """Settings of the parts that differ from their own, as PART.SETTING=VALUE."""
+    """Settings that decide what the parts ask, as PART.SETTING=VALUE, a list of values with colons. A run has all of
+    them written out, so that it does not depend on what anybody's defaults will be."""
     count_noise: float = 5.0
     """Noise multiplier of the counts, relative to that of a part with a share of 1."""
     feature_seed: int = 0
@@ -64,21 +66,30 @@ class Hybrid(ReleaseOnce):
             raise SettingError(f"hybrid: {len(self.parts)} parts need as many shares, got {len(self.shares)}")
         if not self.parts or len(set(self.parts)) < len(self.parts):
             raise SettingError("hybrid: parts must be different methods, one at least")
+        if not 0 <= self.feature_seed < 2**63:
+            raise SettingError("hybrid: feature_seed must be from 0 to 2^63 - 1")
         for part in self.parts:
             _kind(part)
-        self._details()
+        for part, settings in self._details().items():
+            _kind(part)().replace(settings)
 
     def suited_to(self, schema: Schema) -> Self:
-        """Images have moments of pixels instead of pairs of columns, and a narrower kernel for what those miss."""
+        """Images have moments of pixels instead of pairs of columns."""
         if schema.image is None:
             return self
         return replace(
             self,
             parts=("moments", "dp-merf"),
             shares=(0.3, 1.0),
-            details=("dp-merf.length_scales=0.5",),
             training=Training(steps=3000, batch=1000),
         )
+
+    def resolved(self, schema: Schema) -> Self:
+        written = []
+        for part, method in self._methods(schema).items():
+            asked = {name: value for name, value in method.asking().items() if name not in OWN}
+            written += [f"{part}.{name}={_text(value)}" for name, value in sorted(asked.items())]
+        return replace(self, details=tuple(written))
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {
@@ -133,10 +144,10 @@ class Hybrid(ReleaseOnce):
         details = self._details()
         found = {}
         for part in self.parts:
-            settings: dict[str, Any] = dict(details.get(part, {}))
+            settings: dict[str, Any] = {} if schema.image is None else dict(BESIDE_OTHERS.get(part, {}))
             if "feature_seed" in vars(_kind(part)()):
-                settings.setdefault("feature_seed", self.feature_seed)
-            method = make_method(part, settings, schema)
+                settings["feature_seed"] = self.feature_seed
+            method = make_method(part, {**settings, **details.get(part, {})}, schema)
             assert isinstance(method, ReleaseOnce)
             found[part] = method
         return found
@@ -144,17 +155,25 @@ class Hybrid(ReleaseOnce):
     def _details(self) -> dict[str, dict[str, str]]:
         """Settings of each part, by name."""
         found: dict[str, dict[str, str]] = {}
-        for name, value in parse_assignments(self.details).items():
+        for one in self.details:
+            name, equals, value = (word.strip() for word in one.partition("="))
             part, _, setting = name.partition(".")
-            if part not in self.parts or not setting:
-                raise SettingError(
-                    f'hybrid: details want PART.SETTING=VALUE for one of the parts, got "{name}={value}"'
-                )
-            if setting.partition(".")[0] in OWN:
-                raise SettingError(f"hybrid: a part is not trained by itself; set {setting} of the hybrid instead")
-            _kind(part)().replace({setting: value})
-            found.setdefault(part, {})[setting] = value
+            if not equals or part not in self.parts:
+                raise SettingError(f'hybrid: details are PART.SETTING=VALUE of one of the parts, got "{one}"')
+            known = [each for each in _kind(part)().asking() if each not in OWN]
+            if setting in OWN:
+                raise SettingError(f"hybrid: {setting} is the same for all parts; set it without {part}.")
+            if setting not in known:
+                raise SettingError(f'hybrid: of {part} one can set {", ".join(known)}; got "{setting}"')
+            if setting in found.setdefault(part, {}):
+                raise SettingError(f"hybrid: {name} is set twice; keep one")
+            found[part][setting] = value.replace(":", ",")
         return found
+
+
+def _text(value: Any) -> str:
+    """As `details` have it."""
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def _kind(part: str) -> type[ReleaseOnce]:

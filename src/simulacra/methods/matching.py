@@ -130,8 +130,8 @@ def match(
 ) -> None:
     """Minimise || target_c - share_c * mean of features(generator(noise, c)) ||^2 summed over classes c.
 
-    `target` is (classes, features): per-class sums over a public or noisy total; `shares` are the class shares;
-    `weights`, if any, weigh the features in the norm, and learn every few steps.
+    `target` is (classes, features), or all of it in one row: sums over a public or noisy total. `shares` are the class
+    shares; `weights`, if any, weigh the features in the norm, and learn every few steps.
     Ctrl-C stops early and keeps what was learned. Of a condensed set the best is kept, see `methods/keeping.py`.
     """
     device = torch.device(context.device)
@@ -272,6 +272,8 @@ def _restore(
                 state.setdefault(int(index), {})[key] = value
         generator.load_state_dict(learned)
         optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+        for parameter, moments in optimiser.state.items():
+            moments |= {k: _laid_out_as(parameter, v) for k, v in moments.items() if v.shape == parameter.shape}
         random.set_state(tensors["random"])
         if weights:
             weights.restore(tensors["weights"])

@@ -33,9 +33,11 @@ MOST_ROWS = 1024
 
 MOMENTS = "moments"
 """The step that a set may begin with."""
+BEGINNING = MomentsMethod(radius=0.3, count_weight=0.2, mean_weight=0.4)
+"""What is asked there."""
 
-TRIED = 12
-"""Rounds whose network and augmentation are tried out on a device before anything is drawn."""
+TRIED = 3
+"""Rounds of each augmentation that are tried out on a device before anything is drawn."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +103,7 @@ class NDPDC(Condensation):
             return asked
         if schema.image is None:
             raise SettingError("ndpdc: begin=moments is for images; a table's set begins as noise")
-        return {**asked, **MomentsMethod().questions(schema)}
+        return {**asked, **BEGINNING.questions(schema)}
 
     def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {**super().noise_shares(schema), MOMENTS: self.begin_noise}
@@ -119,14 +121,14 @@ class NDPDC(Condensation):
         options, drawing = self.set_options(), rounds["embeddings"]
         held = fresh_set(schema, options, context.seed)
         if MOMENTS in releases:
-            gaussians = MomentsMethod().train(schema, {MOMENTS: releases[MOMENTS]}, Context(seed=context.seed))
-            begin_with_samples(held, gaussians, seed=context.seed)
+            gaussians = BEGINNING.train(schema, {MOMENTS: releases[MOMENTS]}, Context(seed=context.seed))
+            begin_with_samples(held, gaussians, seed=context.seed, spread=self.spread)
         learned = Condensing(held, context.device)
         extractor = self._extractor(schema, context.device)
         expected = self.expected(schema, releases)
         feature_map = ClippedEmbedding(extractor, schema.classes, clip=self.clip, rows=batch_rows(expected))
         if schema.image is not None and torch.device(context.device).type != "cpu":  # where tests have shown it
-            for number in range(TRIED):
+            for number in extractor.of_each_kind(context.seed, drawing.total, TRIED):
                 extractor.draw_anew(context.seed, number)
                 feature_map.require_same_everywhere(context.device)
         weights = expected.to(context.device, torch.float32).unsqueeze(1)

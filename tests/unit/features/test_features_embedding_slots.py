@@ -182,3 +182,16 @@ def test_kernels_that_are_quick_and_not_steady_are_given_up() -> None:
     feature_map._embed = embed  # type: ignore[method-assign]
     feature_map.require_same_everywhere(CPU)
     assert not feature_map.searching
+
+
+def test_every_augmentation_is_met_when_rounds_are_tried_out() -> None:
+    made = extractor(*OPERATIONS)
+    for seed in range(20):
+        numbers = made.of_each_kind(seed, 10_000, 2)
+        met = []
+        for number in numbers:
+            made.draw_anew(seed, number)
+            met.append(made.variant)
+        assert sorted(met) == sorted([*OPERATIONS] * 2)
+    assert extractor().of_each_kind(0, 10_000, 3) == [0, 1, 2]
+    assert extractor(*OPERATIONS).of_each_kind(0, 1, 3) == [0]

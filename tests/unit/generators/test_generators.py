@@ -137,6 +137,17 @@ def test_a_saved_sampler_gives_the_same_samples(schema: Schema, tmp_path: Path) 
         assert torch.equal(one.labels, two.labels)
 
 
+@pytest.mark.parametrize("kind", ["dense", "convolutional", "deconvolutional", "residual", "gaussian", "condensed"])
+def test_every_kind_of_generator_is_saved_and_read_back(kind: str, tmp_path: Path) -> None:
+    """Whatever the layout of its weights in memory."""
+    schema = image(8, 8)
+    options = GeneratorOptions.from_mapping({"kind": kind})
+    ours = Sampler(schema=schema, options=options, generator=made(schema, options), class_shares=torch.ones(2) / 2)
+    ours.save(tmp_path)
+    (one,), (two,) = (list(each.records(30, seed=9)) for each in (ours, Sampler.load(tmp_path, schema)))
+    assert torch.allclose(one.inputs, two.inputs, atol=1e-5)
+
+
 def test_the_seed_decides_the_samples_and_the_global_state_does_not() -> None:
     ours = sampler(PEOPLE)
     before = torch.get_rng_state()

@@ -155,6 +155,21 @@ def test_it_can_begin_with_the_records_of_another_sampler(schema: Schema) -> Non
     assert distinct(ours) == len(generator)
 
 
+def test_samples_that_come_out_alike_get_noise_of_their_own() -> None:
+    """They would see the same slope in every step, and stay alike for ever."""
+    still = GeneratorOptions.from_mapping({"kind": "gaussian"})
+    gaussian = build(PICTURES, still)  # grey, and without any direction
+    with torch.no_grad():
+        gaussian.factors[1] = 1.0
+    other = Sampler(schema=PICTURES, options=still, generator=gaussian, class_shares=torch.ones(2) / 2)
+    generator = made(PICTURES, 6, init="samples")
+    begin_with_samples(generator, other, seed=0, spread=0.2)
+    assert distinct(generator.records()) == 12
+    assert 0.1 < float(generator.values[:6].detach().std()) < 0.3
+    drawn = torch.cat([each.inputs for each in other.records(12, seed=0, labels=generator.labels)])
+    assert torch.equal(generator.values[6:].detach(), drawn[6:]), "what differs is left as it is"
+
+
 def test_it_does_not_begin_with_records_that_come_twice() -> None:
     with pytest.raises(SettingError, match=r"of 12 records.*15 different ones.*begin with noise"):
         begin_with_samples(made(COLOUR, 5), sampler(COLOUR, 4), seed=0)

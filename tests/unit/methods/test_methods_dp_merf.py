@@ -11,6 +11,7 @@ import torch
 
 from simulacra.errors import CertificateError, SchemaError, SettingError
 from simulacra.features.combine import ClassCount, PerClass
+from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods import DEFAULT, all_methods, make_method
 from simulacra.methods.base import Ask, Context, Method, ReleaseOnce
@@ -18,7 +19,7 @@ from simulacra.methods.dp_merf import DPMERF
 from simulacra.methods.matching import CHECKPOINT, Training
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.release import Release
-from simulacra.schema import Schema
+from simulacra.schema import ImageShape, Schema
 
 PEOPLE, UNLABELLED, PICTURES = map(tiny.schema, (tiny.PEOPLE, tiny.UNLABELLED, tiny.PICTURES))
 
@@ -293,6 +294,28 @@ def test_a_stopped_training_keeps_what_was_learned() -> None:
     assert len(context.curve) == 10
     (drawn,) = sampler.records(50, seed=0)
     assert drawn.inputs.abs().max() <= 1
+
+
+def test_the_moments_of_adam_keep_the_layout_of_the_weights_over_a_restart(tmp_path: Path) -> None:
+    """A fused step on a GPU reads both in the order of memory."""
+    from simulacra.methods import matching
+
+    schema = Schema(image=ImageShape(height=8, width=8, classes=("a", "b")))
+    generator = build(schema, GeneratorOptions(kind="residual"))
+
+    def adam() -> torch.optim.Adam:
+        return torch.optim.Adam(generator.parameters(), lr=0.01)
+
+    first, second, random = adam(), adam(), torch.Generator()
+    noise, labels = torch.randn(4, generator.latent), torch.eye(2).repeat(2, 1)
+    generator(noise, labels).sum().backward()
+    first.step()
+    context = Context(checkpoint=tmp_path)
+    matching._save(tmp_path, generator, first, random, 1, [(1, 0.5)], None, None)
+    assert matching._restore(context, generator, second, random, None, None) == 1
+    for parameter, state in second.state.items():
+        assert state["exp_avg"].stride() == parameter.stride()
+        assert torch.equal(state["exp_avg"], first.state[parameter]["exp_avg"])
 
 
 @pytest.mark.parametrize("damage", [b"", b"no tensors", b"\x00" * 100])

@@ -71,6 +71,43 @@ def test_details_reach_the_parts_and_the_seed_all_of_them() -> None:
     assert vars(parts["moments"])["radius"] == 0.4
 
 
+def test_details_that_fit_together_are_taken_together_and_lists_have_colons() -> None:
+    weights = ("moments.count_weight=0.95", "moments.mean_weight=0.1")
+    assert vars(hybrid(IMAGES, details=weights)._methods(IMAGES)["moments"])["count_weight"] == 0.95
+    wide = hybrid(IMAGES, parts=("moments", "dp-ntk"), details=("dp-ntk.network=fc_2l", "dp-ntk.widths=30:20"))
+    assert vars(wide._methods(IMAGES)["dp-ntk"])["widths"] == (30, 20)
+
+
+def test_a_run_has_its_parts_settings_written_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a release is trained with the maps it was asked with, whatever the defaults become."""
+    made = hybrid(IMAGES)
+    assert "dp-merf.length_scales=0.5" in made.details
+    assert "moments.radius=0.3" in made.details
+    assert hybrid(IMAGES, **made.to_mapping()) == made
+    genuine = Hybrid._methods
+
+    def changed(self: Hybrid, schema: Schema) -> dict[str, ReleaseOnce]:
+        with monkeypatch.context() as later:
+            later.setattr("simulacra.methods.hybrid.BESIDE_OTHERS", {"dp-merf": {"length_scales": (9.0,)}})
+            return genuine(self, schema)
+
+    monkeypatch.setattr(Hybrid, "_methods", changed)
+    assert vars(made._methods(IMAGES)["dp-merf"])["length_scales"] == (0.5,)
+    assert "dp-merf.length_scales=9.0" in hybrid(IMAGES).details
+
+
+def test_a_black_image_has_a_gradient() -> None:
+    made = hybrid(IMAGES, parts=("moments",), shares=(1.0,))
+    (asked,) = made.questions(IMAGES).values()
+    matched = made.matched(
+        IMAGES, {"moments-moments": release("moments-moments", torch.ones(asked.shape, dtype=torch.float64))}
+    )
+    points = torch.zeros(2, 64, requires_grad=True)
+    matched.features.class_sums(points, Groups(sizes=(1, 1), weights=torch.ones(2))).sum().backward()
+    assert points.grad is not None
+    assert points.grad.isfinite().all()
+
+
 def test_what_a_part_says_counts_by_its_noise() -> None:
     """Squared distances over variances, as in a likelihood: twice the noise is a quarter of the say."""
     made = hybrid(IMAGES, parts=("dp-merf", "dp-ntk"), shares=(1, 1), details=("dp-merf.pairs=5", "dp-ntk.widths=3"))
@@ -122,12 +159,15 @@ class _Fixed:
         ({"parts": ("pairs", "hybrid")}, "parts can be"),
         ({"parts": ("pairs", "dp-merv")}, "dp-merf"),
         ({"shares": (1.0, 0.0)}, "positive"),
-        ({"details": ("pairs=3",)}, "PART.SETTING=VALUE"),
+        ({"details": ("pairs=3",)}, "of pairs one can set column_noise, label_share"),
+        ({"details": ("dp-merf.pairs",)}, "PART.SETTING=VALUE"),
+        ({"details": ("dp-merf.pairs=3", "dp-merf.pairs=4")}, "set twice"),
+        ({"feature_seed": -1}, "feature_seed"),
         ({"details": ("moments.radius=0.3",)}, "PART.SETTING=VALUE"),
         ({"details": ("dp-merf.paris=3",)}, "paris"),
         ({"details": ("dp-merf.pairs=-3",)}, "positive"),
-        ({"details": ("dp-merf.training.steps=3",)}, "of the hybrid"),
-        ({"details": ("dp-merf.feature_seed=3",)}, "of the hybrid"),
+        ({"details": ("dp-merf.training.steps=3",)}, "one can set pairs, length_scales; got"),
+        ({"details": ("dp-merf.feature_seed=3",)}, "the same for all parts"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], words: str) -> None:
