@@ -25,14 +25,22 @@ TEST = click.option("--test", metavar="DATA", help="Real records that were not t
 @click.option(
     "--classifier", "classifiers", multiple=True, help="Only this classifier; repeat for several; none for none."
 )
-@click.option("--seeds", type=int, default=1, show_default=True, help="Images: train each classifier this often.")
+@click.option("--seeds", type=int, default=1, show_default=True, help="Draw and train this often; gives the spread.")
+@click.option("--group", "groups", multiple=True, help="Tables: break the scores down by this column; repeatable.")
+@click.option(
+    "--protocol",
+    type=click.Choice(["sound", "papers"]),
+    default="sound",
+    show_default=True,
+    help="Tables: rank by probabilities, or by predicted classes as the papers did.",
+)
 @click.option(
     "--fid",
     multiple=True,
     type=click.Choice(["dp-gan", "dp-mepf"]),
     help="Images: FID, KID and others by this protocol; repeat for both.",
 )
-@click.option("--train", metavar="DATA", help="Images: the training images, for --fid dp-mepf.")
+@click.option("--train", metavar="DATA", help="Real training records: a yardstick, or images for --fid dp-mepf.")
 @click.option(
     "--pixels",
     type=click.Choice(["bytes", "unit", "signed"]),
@@ -59,6 +67,8 @@ def evaluate(
     rows: int | None,
     classifiers: tuple[str, ...],
     seeds: int,
+    groups: tuple[str, ...],
+    protocol: str,
     fid: tuple[str, ...],
     train: str | None,
     pixels: str,
@@ -80,11 +90,11 @@ def evaluate(
     test = with_split(test, "test")
     written = None if out is None else check_new(out)
     options: dict[str, Any] = {"rows": rows, "seed": seed, "classifiers": classifiers or None, "device": device}
-    images = {"seeds": seeds, "fid": fid, "train": None if train is None else data_for(train), "engine": engine}
-    standard = {"seeds": 1, "fid": (), "train": None, "engine": "auto"}
-    options |= {
-        name: value for name, value in images.items() if value is not standard[name] and value != standard[name]
-    }
+    given = {"seeds": seeds, "fid": fid, "engine": engine, "groups": groups, "protocol": protocol}
+    standard = {"seeds": 1, "fid": (), "engine": "auto", "groups": (), "protocol": "sound"}
+    options |= {name: value for name, value in given.items() if value != standard[name]}
+    if train is not None:
+        options["train"] = data_for(train)
     if no_cache:
         options["cache"] = False
     is_run = (Path(synthetic) / "run.json").is_file()
