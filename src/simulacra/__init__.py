@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from simulacra.errors import SimulacraError
     from simulacra.evaluate.runs import evaluate_files, evaluate_run
+    from simulacra.paying import evaluate_privately
     from simulacra.privacy.budget import Adjacency, Budget
     from simulacra.privacy.certificate import verify
     from simulacra.privacy.ledger import Ledger
@@ -36,6 +37,7 @@ _HOMES = {
     "SimulacraError": "simulacra.errors:SimulacraError",
     "condense": "simulacra.synthesis.condensing:condense",
     "evaluate_files": "simulacra.evaluate.runs:evaluate_files",
+    "evaluate_privately": "simulacra.paying:evaluate_privately",
     "evaluate_run": "simulacra.evaluate.runs:evaluate_run",
     "fit": "simulacra.synthesis.training:fit",
     "plan": "simulacra.synthesis.releasing:plan",
@@ -56,6 +58,7 @@ __all__ = [
     "SimulacraError",
     "condense",
     "evaluate_files",
+    "evaluate_privately",
     "evaluate_run",
     "fit",
     "plan",

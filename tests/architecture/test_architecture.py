@@ -27,6 +27,7 @@ EXPORTED = [
     "SimulacraError",
     "condense",
     "evaluate_files",
+    "evaluate_privately",
     "evaluate_run",
     "fit",
     "plan",

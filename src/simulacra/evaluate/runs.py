@@ -20,6 +20,9 @@ from simulacra.synthesis.run import Run
 SCORES_FILE = "scores.json"
 """Computed on real records: the one file of a run that the guarantee does not cover."""
 
+RELEASED_FILE = "released-scores.json"
+"""Scores that were paid for: covered by a guarantee of their own."""
+
 MOST_ROWS = 60_000
 
 
@@ -63,13 +66,13 @@ def evaluate_run(
     if opened.schema.image is None:
 
         def drawn(one: int) -> Any:
-            return opened.sample(_rows(opened, rows), seed=one)
+            return opened.sample(wanted_rows(opened, rows), seed=one)
 
         scores = _score_tables(drawn, real, opened.schema, seed, classifiers, progress, choices)
     else:
 
         def draw(wanted: int | None) -> Any:
-            return opened.sample(_rows(opened, wanted), seed=seed)
+            return opened.sample(wanted_rows(opened, wanted), seed=seed)
 
         options = _image_options(seed, classifiers, choices)
         scores = score_images(draw, real, opened.schema, options, rows=rows, progress=progress)
@@ -115,6 +118,12 @@ def evaluate_files(
 def load_scores(run: Run) -> Scores | None:
     """The scores of a run, if it was scored."""
     path = run.folder / SCORES_FILE
+    return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def load_released_scores(run: Run) -> Scores | None:
+    """The scores of a run that were paid for, if there are any."""
+    path = run.folder / RELEASED_FILE
     return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
@@ -204,7 +213,7 @@ def _refuse(names: frozenset[str], choices: Choices, why: str) -> None:
         raise SettingError(f"{', '.join(given)}: {why}")
 
 
-def _rows(run: Run, wanted: int | None) -> int:
+def wanted_rows(run: Run, wanted: int | None) -> int:
     """As many as are wanted; else about as many as there were records, going by the release and not by the data.
 
     Of a condensed set no record is taken twice: it would teach nothing new.
