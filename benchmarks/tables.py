@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -139,6 +140,32 @@ def to_json(results: Iterable[Result]) -> list[dict[str, Any]]:
         }
         for line in lines(results)
     ]
+
+
+def to_data(results: Iterable[Result]) -> str:
+    """src/simulacra/datasets/book.json: what the package itself knows of the book."""
+    known = [
+        {
+            "data": line.data,
+            "method": line.method,
+            "epsilon": line.epsilon,
+            "adjacency": line.adjacency,
+            "variant": line.variant,
+            "source": line.source,
+            "figures": {
+                COLUMNS[column]: {
+                    "mean": round(statistics.fmean(values), 4),
+                    "spread": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+                    "seeds": 0 if line.source else len(values),
+                }
+                for column, values in line.figures.items()
+            },
+        }
+        for line in lines(results)
+        if line.figures
+    ]
+    text = json.dumps({"sources": SOURCES, "lines": known}, indent=1, ensure_ascii=False, allow_nan=False)
+    return text + "\n"
 
 
 def to_markdown(results: Iterable[Result]) -> str:

@@ -11,7 +11,7 @@ import pytest
 from benchmarks import book, outcomes
 from benchmarks.outcomes import empty
 from benchmarks.rows import Row
-from benchmarks.tables import to_json, to_markdown, to_page
+from benchmarks.tables import to_data, to_json, to_markdown, to_page
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,3 +88,19 @@ def test_the_page_in_the_documentation_is_the_book_as_it_stands() -> None:
     """If this fails: python -m benchmarks.book table --format page > docs/book.md"""
     found = list(outcomes.read_all(outcomes.BOOK)) if outcomes.BOOK.exists() else []
     assert (ROOT / "docs" / "book.md").read_text(encoding="utf-8") == to_page(found)
+
+
+def test_the_package_carries_the_book_as_it_stands() -> None:
+    """If this fails: python -m benchmarks.book table --format data > src/simulacra/datasets/book.json"""
+    from simulacra.datasets.results import BOOK, citations, known, results
+
+    found = list(outcomes.read_all(outcomes.BOOK)) if outcomes.BOOK.exists() else []
+    assert BOOK.read_text(encoding="utf-8") == to_data(found)
+    lines = results()
+    assert {line.source for line in lines} - {""} <= set(citations())
+    adult = [line for line in lines if line.data == "adult" and line.method == "real" and not line.source]
+    assert adult[0].figures["AUROC"].seeds >= 1
+    from simulacra.datasets import schema
+
+    assert known(schema("adult")) == "adult"
+    assert known(schema("fashion-mnist")) == "fashion-mnist"

@@ -189,15 +189,20 @@ def _real_and_schema(synthetic: str, test: str, schema: str | None) -> tuple[Any
 @TEST
 @click.option("--out", type=click.Path(), help="File to write [default: RUN/report.html].")
 @click.option("--public", is_flag=True, help="Leave out all that was computed on real records, scores included.")
-@flags("json")
-def report(run: str, test: str | None, out: str | None, public: bool, as_json: bool) -> None:
-    """Write one self-contained HTML page about RUN; with --test, real marginals stand beside the synthetic ones."""
+@flags("ledger", "json")
+def report(run: str, test: str | None, out: str | None, public: bool, ledger: str | None, as_json: bool) -> None:
+    """Write one self-contained HTML page about RUN.
+
+    With --test, real marginals stand beside the synthetic ones; with --ledger, the accounts of the data set.
+    """
     from simulacra.errors import SettingError
     from simulacra.report.runs import write_report
 
     if public and test is not None:
         raise SettingError("--public leaves out real records and --test brings them in; drop one of them")
-    path = write_report(run, out=out, real=None if test is None else data_for(test, "test"), public=public)
+    path = write_report(
+        run, out=out, real=None if test is None else data_for(test, "test"), ledger=ledger, public=public
+    )
     if as_json:
         emit({"report": str(path)})
     else:

@@ -141,6 +141,14 @@ def split(parts: Sequence[tuple[str, float]], *, label: str) -> Markup:
     return _svg(width, height, label, body, "chart split")
 
 
+def gauge_bar(share: float, *, label: str) -> Markup:
+    """How full something is: a filled part of a framed bar."""
+    width, height = 640, 22
+    filled = max(0.0, min(1.0, share)) * width
+    body = [_rect(0, 0, width, height, "track"), _rect(0, 0, filled, height, "synthetic" if share < 1 else "weak")]
+    return _svg(width, height, label, body, "chart split")
+
+
 def versus(rows: Sequence[tuple[str, float]], *, label: str, threshold: float | None = None) -> Markup:
     """Ratios of signal to noise on a log scale: bars to the right of the middle line are mostly signal.
 
