@@ -14,6 +14,7 @@ import click
 
 from benchmarks import bundle as bundles
 from benchmarks import hardware, outcomes, tables
+from benchmarks.page import to_page
 from benchmarks.rows import Row, select
 from benchmarks.running import Runner
 from benchmarks.scoring import SCORINGS, choose
@@ -134,12 +135,12 @@ def collect(places: tuple[Path, ...], book: Path) -> None:
 @results_option
 @click.option("--format", "form", type=click.Choice(["markdown", "json", "page", "data"]), default="markdown")
 def table(book: Path, form: str) -> None:
-    """The book as tables; `page` is docs/book.md, `data` what the package carries (datasets/book.json)."""
+    """The book as tables; `page` is BENCHMARKS.md, `data` what the package carries (datasets/book.json)."""
     found = list(outcomes.read_all(book)) if book.exists() else []
     if form == "json":
         click.echo(json.dumps(tables.to_json(found), indent=2, allow_nan=False))
     else:
-        forms = {"page": tables.to_page, "markdown": tables.to_markdown, "data": tables.to_data}
+        forms = {"page": to_page, "markdown": tables.to_markdown, "data": tables.to_data}
         click.echo(forms[form](found), nl=False)
 
 
