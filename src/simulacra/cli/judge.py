@@ -141,10 +141,20 @@ def evaluate(
     if as_json:
         emit(scores.to_mapping())
         return
-    table(("score", "value"), [(name, f"{value:.4f}") for name, value in scores.scores.items()])
+    _print_scores(scores.scores)
     for note in scores.notes:
         say(f"  note: {note}")
     say(f"Computed on {scores.computed_on}.")
+
+
+def _print_scores(scores: dict[str, float]) -> None:
+    """A line per score, with its spread beside it where there are several seeds."""
+    spreads = {name: f"{scores[f'{name}_spread']:.4f}" for name in scores if f"{name}_spread" in scores}
+    shown = [name for name in scores if not (name.endswith("_spread") and name.removesuffix("_spread") in spreads)]
+    if spreads:
+        table(("score", "value", "spread"), [(name, f"{scores[name]:.4f}", spreads.get(name, "")) for name in shown])
+    else:
+        table(("score", "value"), [(name, f"{scores[name]:.4f}") for name in shown])
 
 
 def _refuse_what_costs(given: dict[str, Any], standard: dict[str, Any], **more: Any) -> None:

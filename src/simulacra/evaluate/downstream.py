@@ -133,9 +133,11 @@ def _task(synthetic: Encoded, real: Encoded, seed: int, train_rows: int | None, 
 
 def _all(chosen: list[Classifier], task: _Task, seed: int, progress: Progress) -> list[Outcome]:
     """Every classifier, a thread per core: nearly all of the work is done by compiled code that lets others run."""
+    import sklearn.metrics  # noqa: F401  here, and all else below: threads that import one library can lock up
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     progress("classifiers", 0, len(chosen))
+    estimators = [classifier.make(seed) for classifier in chosen]
     workers = min(len(chosen), os.cpu_count() or 1, MOST_WORKERS)
     # Small matrix products gain nothing from threads and lose a factor of 3 to 5 when other work shares the cores.
     with warnings.catch_warnings(), threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
@@ -143,7 +145,7 @@ def _all(chosen: list[Classifier], task: _Task, seed: int, progress: Progress) -
         warnings.simplefilter("ignore")
         # The slow ones first, so that no core is left with one of them at the end.
         order = sorted(range(len(chosen)), key=lambda place: not chosen[place].slow)
-        waiting = {pool.submit(_one, chosen[place], task, seed): place for place in order}
+        waiting = {pool.submit(_one, chosen[place], estimators[place], task): place for place in order}
         found: dict[int, Outcome] = {}
         for done, future in enumerate(as_completed(waiting), start=1):
             found[waiting[future]] = future.result()
@@ -151,7 +153,7 @@ def _all(chosen: list[Classifier], task: _Task, seed: int, progress: Progress) -
     return [found[place] for place in range(len(chosen))]
 
 
-def _one(classifier: Classifier, task: _Task, seed: int) -> Outcome:
+def _one(classifier: Classifier, estimator: Any, task: _Task) -> Outcome:
     """Fit and score one classifier; one that cannot be fitted scores like a guess that ignores the inputs."""
     started = time.perf_counter()
     note = ""
@@ -160,7 +162,7 @@ def _one(classifier: Classifier, task: _Task, seed: int) -> Outcome:
         note = "not trained, because all synthetic labels are the same class; scored as a guess"
     else:
         try:
-            values[:, task.present] = _fit_and_score(classifier, task, seed)
+            values[:, task.present] = _fit_and_score(classifier, estimator, task)
         except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
             note = f"could not be trained on these {len(task.labels)} rows ({type(error).__name__}); scored as a guess"
             values[:] = 0.0
@@ -182,9 +184,8 @@ def _one(classifier: Classifier, task: _Task, seed: int) -> Outcome:
     return Outcome(row=result, values=values, predicted=predicted)
 
 
-def _fit_and_score(classifier: Classifier, task: _Task, seed: int) -> NDArray[np.float64]:
+def _fit_and_score(classifier: Classifier, estimator: Any, task: _Task) -> NDArray[np.float64]:
     """One number per test row and class that occurs in training, larger for likelier."""
-    estimator = classifier.make(seed)
     precision = np.float64 if classifier.double else np.float32
     test_inputs = task.test_inputs.astype(precision, copy=False)
     with np.errstate(all="ignore"):

@@ -103,7 +103,9 @@ def evaluate_files(
         if pixels != "bytes":
             raise SettingError("pixels are for images; this is a table, so leave them out")
         frame = Reference.load(synthetic, described).frame()
-        return _score_tables(lambda one: frame, real, described, seed, classifiers, progress, choices, rows)
+        scores = _score_tables(lambda one: frame, real, described, seed, classifiers, progress, choices, rows)
+        scores.notes.extend(_misfits(synthetic, described, "synthetic rows"))
+        return scores
     options = _image_options(seed, classifiers, choices)
     images, labels = _synthetic_images(synthetic, described, pixels)
 
@@ -164,7 +166,21 @@ def _score_tables(
         )
         for number, one in enumerate(seeds, start=1)
     ]
-    return over_seeds(found, seeds)
+    result = over_seeds(found, seeds)
+    result.notes.extend(_misfits(real, schema, "real test rows"))
+    return result
+
+
+def _misfits(data: Any, schema: Schema, what: str) -> list[str]:
+    """Columns whose values were changed by the schema's policy, by name alone: how many they are is private."""
+    from simulacra.data.tables import describe_problems
+
+    names = [problem.column for problem in describe_problems(data, schema)]
+    if not names:
+        return []
+    return [
+        f"{what}: some values of {', '.join(names)} do not fit the schema, and were scored as its policy changes them"
+    ]
 
 
 def _numbered(progress: Progress, number: int, seeds: int) -> Progress:
