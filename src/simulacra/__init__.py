@@ -18,10 +18,13 @@ if TYPE_CHECKING:
     from simulacra.privacy.budget import Adjacency, Budget
     from simulacra.privacy.certificate import verify
     from simulacra.privacy.ledger import Ledger
+    from simulacra.report.comparing import write_comparison
+    from simulacra.report.comparison import compare
     from simulacra.report.runs import write_report
     from simulacra.schema import Schema
     from simulacra.synthesis.condensing import condense
     from simulacra.synthesis.looping import prepare, resume
+    from simulacra.synthesis.recommending import recommend
     from simulacra.synthesis.releasing import plan, release
     from simulacra.synthesis.run import Run
     from simulacra.synthesis.training import fit, train
@@ -35,6 +38,7 @@ _HOMES = {
     "Run": "simulacra.synthesis.run:Run",
     "Schema": "simulacra.schema:Schema",
     "SimulacraError": "simulacra.errors:SimulacraError",
+    "compare": "simulacra.report.comparison:compare",
     "condense": "simulacra.synthesis.condensing:condense",
     "evaluate_files": "simulacra.evaluate.runs:evaluate_files",
     "evaluate_privately": "simulacra.paying:evaluate_privately",
@@ -42,10 +46,12 @@ _HOMES = {
     "fit": "simulacra.synthesis.training:fit",
     "plan": "simulacra.synthesis.releasing:plan",
     "prepare": "simulacra.synthesis.looping:prepare",
+    "recommend": "simulacra.synthesis.recommending:recommend",
     "release": "simulacra.synthesis.releasing:release",
     "resume": "simulacra.synthesis.looping:resume",
     "train": "simulacra.synthesis.training:train",
     "verify": "simulacra.privacy.certificate:verify",
+    "write_comparison": "simulacra.report.comparing:write_comparison",
     "write_report": "simulacra.report.runs:write_report",
 }
 
@@ -56,6 +62,7 @@ __all__ = [
     "Run",
     "Schema",
     "SimulacraError",
+    "compare",
     "condense",
     "evaluate_files",
     "evaluate_privately",
@@ -63,10 +70,12 @@ __all__ = [
     "fit",
     "plan",
     "prepare",
+    "recommend",
     "release",
     "resume",
     "train",
     "verify",
+    "write_comparison",
     "write_report",
 ]
 

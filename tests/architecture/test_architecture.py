@@ -25,6 +25,7 @@ EXPORTED = [
     "Run",
     "Schema",
     "SimulacraError",
+    "compare",
     "condense",
     "evaluate_files",
     "evaluate_privately",
@@ -32,10 +33,12 @@ EXPORTED = [
     "fit",
     "plan",
     "prepare",
+    "recommend",
     "release",
     "resume",
     "train",
     "verify",
+    "write_comparison",
     "write_report",
 ]
 
