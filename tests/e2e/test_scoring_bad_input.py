@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -177,9 +178,9 @@ def test_the_report_takes_the_same_in_good_part(cli: Cli, trained: Path, frames:
         frame.to_csv(f"{name}.csv", index=False)
         done = cli("report", "run", "--test", f"{name}.csv", "--out", f"{name}.html")
         assert done.code == 0, done.err
-        text = Path(f"{name}.html").read_text()
-        assert ">nan<" not in text.lower()
-        assert "NaN" not in text
+        # The letters may well occur in the code of a picture.
+        text = re.sub(r"base64,[^\"]*", "", Path(f"{name}.html").read_text())
+        assert not re.search(r"\bnan\b", text.lower())
     real.drop(columns="age").to_csv("bad.csv", index=False)
     real.iloc[:0].to_csv("empty.csv", index=False)
     for name, words in (("bad", 'no column "age"'), ("empty", "no records")):
