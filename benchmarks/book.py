@@ -14,6 +14,7 @@ import click
 
 from benchmarks import bundle as bundles
 from benchmarks import hardware, outcomes, tables
+from benchmarks.page import to_page
 from benchmarks.rows import Row, select
 from benchmarks.running import Runner
 from benchmarks.scoring import SCORINGS, choose
@@ -145,14 +146,15 @@ def collect(places: tuple[Path, ...], book: Path) -> None:
 
 @app.command()
 @results_option
-@click.option("--format", "form", type=click.Choice(["markdown", "json", "page"]), default="markdown")
+@click.option("--format", "form", type=click.Choice(["markdown", "json", "page", "data"]), default="markdown")
 def table(book: Path, form: str) -> None:
-    """The book as tables; `page` is docs/book.md."""
+    """The book as tables; `page` is BENCHMARKS.md, `data` what the package carries (datasets/book.json)."""
     found = list(outcomes.read_all(book)) if book.exists() else []
     if form == "json":
         click.echo(json.dumps(tables.to_json(found), indent=2, allow_nan=False))
     else:
-        click.echo(tables.to_page(found) if form == "page" else tables.to_markdown(found), nl=False)
+        forms = {"page": to_page, "markdown": tables.to_markdown, "data": tables.to_data}
+        click.echo(forms[form](found), nl=False)
 
 
 def _state(row: Row, place: Workplace, book: Path) -> str:

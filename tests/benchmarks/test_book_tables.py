@@ -10,8 +10,9 @@ import pytest
 
 from benchmarks import book, outcomes
 from benchmarks.outcomes import empty
+from benchmarks.page import speed_section, to_page
 from benchmarks.rows import Row
-from benchmarks.tables import to_json, to_markdown, to_page
+from benchmarks.tables import to_data, to_json, to_markdown
 
 ROOT = Path(__file__).parents[2]
 
@@ -81,10 +82,48 @@ def test_the_command_prints_every_form(tmp_path: Path, capsys: pytest.CaptureFix
             assert any(entry["source"] == "this project" for entry in json.loads(out))
         else:
             assert "| **dp-merf** | 1 | 1 |" in out
-            assert out.startswith("# The book" if form == "page" else "## ")
+            assert out.startswith("# Benchmarks" if form == "page" else "## ")
 
 
-def test_the_page_in_the_documentation_is_the_book_as_it_stands() -> None:
-    """If this fails: python -m benchmarks.book table --format page > docs/book.md"""
+def test_the_page_of_benchmarks_is_the_book_as_it_stands() -> None:
+    """If this fails: python -m benchmarks.book table --format page > BENCHMARKS.md"""
     found = list(outcomes.read_all(outcomes.BOOK)) if outcomes.BOOK.exists() else []
-    assert (ROOT / "docs" / "book.md").read_text(encoding="utf-8") == to_page(found)
+    assert (ROOT / "BENCHMARKS.md").read_text(encoding="utf-8") == to_page(found)
+
+
+def test_the_package_carries_the_book_as_it_stands() -> None:
+    """If this fails: python -m benchmarks.book table --format data > src/simulacra/datasets/book.json"""
+    from simulacra.datasets.results import BOOK, citations, known, results
+
+    found = list(outcomes.read_all(outcomes.BOOK)) if outcomes.BOOK.exists() else []
+    assert BOOK.read_text(encoding="utf-8") == to_data(found)
+    lines = results()
+    assert {line.source for line in lines} - {""} <= set(citations())
+    adult = [line for line in lines if line.data == "adult" and line.method == "real" and not line.source]
+    assert adult[0].figures["AUROC"].seeds >= 1
+    from simulacra.datasets import schema
+
+    assert known(schema("adult")) == "adult"
+    assert known(schema("fashion-mnist")) == "fashion-mnist"
+
+
+def test_a_row_that_was_not_run_says_so_and_the_best_stands_apart() -> None:
+    figures = {"tables": {"auroc_mean": 0.8, "auroc_best": 0.9, "tvd_2way_mean": 0.1}}
+    page = to_page([scored(0, figures, data="adult", method="pairs")], {})
+    section = page.split("## adult\n")[1].split("## ")[0]
+    main, _, best = section.partition("The best of the twelve classifiers on adult:")
+    assert line(main, "| **pairs** | 1 ")[2:4] == ["1", "0.800"]
+    assert "best" not in main
+    assert line(best, "| **pairs** | 1 ")[2:] == ["1", "0.900"]
+    assert line(main, "| **dp-merf** | 1 ")[2] == "no run"
+    assert "0.900" not in main
+
+
+def test_speed_is_told_in_ratios_and_what_was_not_measured_says_so() -> None:
+    nothing = speed_section({})
+    assert nothing.count("no run") == 6
+    critic = {"ratios": {"128": {"times_opacus": 3.16, "share_of_not_private": 0.76}}, "cores": 2, "commit": "abc"}
+    told = speed_section({"critic": critic})
+    assert "3.2 times as fast" in told
+    assert "0.76 times as fast" in told
+    assert told.count("no run") == 5

@@ -182,9 +182,31 @@ def test_no_classifier_leaves_distances_of_tables_and_nothing_of_images(cli: Cli
 
 
 def test_image_options_are_refused_for_tables(cli: Cli, trained: Path, table: Path) -> None:
-    done = cli("evaluate", "run", "--test", table, "--seeds", "3")
+    done = cli("evaluate", "run", "--test", table, "--fid", "dp-gan")
     assert done.code == 2
     assert "for images" in done.err
+
+
+def test_table_options_are_refused_for_images(cli: Cli, pictures: Path) -> None:
+    common = ("--test", "real.npz", "--schema", "schema.toml")
+    for words in (("--protocol", "papers"), ("--group", "town")):
+        done = cli("evaluate", "synthetic.npz", *common, *words)
+        assert done.code == 2
+        assert "for tables only" in done.err
+
+
+def test_tables_have_a_spread_over_seeds_a_yardstick_and_groups(cli: Cli, trained: Path, table: Path) -> None:
+    quick = ("--classifier", "lda", "--rows", "100")
+    words = ("--seeds", "2", "--train", table, "--group", "town", *quick)
+    done = cli("evaluate", "run", "--test", table, "--json", *words)
+    assert done.code == 0, done.err
+    scores, details = done.json["scores"], done.json["details"]
+    assert {"auroc_mean", "auroc_mean_spread", "real_auroc_mean", "tvd_3way_mean_spread"} <= set(scores)
+    assert details["seeds"] == [0, 1]
+    assert list(details["by_group"]) == ["town"]
+    hard = scored(cli, "run", "--test", table, "--protocol", "papers", *quick)
+    soft = scored(cli, "run", "--test", table, *quick)
+    assert hard["auroc_mean"] != soft["auroc_mean"]
 
 
 def test_weights_are_listed_and_wrong_files_refused(cli: Cli, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from simulacra.cli import ask, check, demonstrate, describe, judge, weights
+from simulacra.cli import advise, ask, check, compare, demonstrate, describe, judge, weights
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -22,6 +22,7 @@ for command in (
     demonstrate.demo,
     describe.methods,
     describe.schema,
+    advise.recommend,
     ask.plan,
     ask.release,
     ask.train,
@@ -32,6 +33,7 @@ for command in (
     ask.sample,
     judge.evaluate,
     judge.report,
+    compare.compare,
     weights.weights,
     check.verify,
     check.ledger,

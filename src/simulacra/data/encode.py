@@ -142,7 +142,7 @@ def _lower(column: Column) -> float:
     return column.lower if isinstance(column, Numeric) else column.lower_seconds
 
 
-def _bounds(column: Column) -> tuple[float, float, bool]:
+def bounds(column: Column) -> tuple[float, float, bool]:
     """Lower and upper bound in the column's unit (days for dates), and whether values are whole units."""
     if isinstance(column, Numeric):
         return column.lower, column.upper, column.integer
@@ -153,7 +153,7 @@ def _bounds(column: Column) -> tuple[float, float, bool]:
 
 def _scale(values: Floats, column: Column) -> Floats:
     """From values inside or outside the bounds to [0, 1]; each whole number owns an equal interval, unless log."""
-    lower, upper, whole = _bounds(column)
+    lower, upper, whole = bounds(column)
     if isinstance(column, Datetime) and column.date_only:
         values = np.floor(values / DAY)
     elif whole:
@@ -170,7 +170,7 @@ def _scale(values: Floats, column: Column) -> Floats:
 
 def _unscale(scaled: Floats, column: Column) -> Floats:
     """The inverse of `_scale`, always inside the bounds."""
-    lower, upper, whole = _bounds(column)
+    lower, upper, whole = bounds(column)
     if isinstance(column, Numeric) and column.log:
         values = lower + np.expm1(scaled * math.log1p(upper - lower))
         values = np.floor(values + 0.5) if whole else values
@@ -189,7 +189,7 @@ def _into_its_bin(values: Floats, scaled: Floats, column: Column) -> Floats:
     at zero would spill onto one. A bin without any whole number keeps what rounding gave.
     """
     assert isinstance(column, (Numeric, Datetime))
-    lower, upper, _ = _bounds(column)
+    lower, upper, _ = bounds(column)
     unit = DAY if isinstance(column, Datetime) else 1.0
 
     def bin_of(share: Floats) -> Floats:
@@ -205,13 +205,13 @@ def _into_its_bin(values: Floats, scaled: Floats, column: Column) -> Floats:
 def _decode_ordered(position: Floats, missing: NDArray[np.bool_], column: Column) -> Any:
     scaled = (position + 1.0) / 2.0
     values = _unscale(scaled, column)
-    if _bounds(column)[2]:
+    if bounds(column)[2]:
         values = _into_its_bin(values, scaled, column)
     kind = arrow_type(column)
     if isinstance(column, Datetime):
         if column.date_only:
             return pa.array(values.astype(np.int32), pa.int32(), mask=missing).cast(kind)
-        lower, upper = (round(bound * 1e6) for bound in _bounds(column)[:2])
+        lower, upper = (round(bound * 1e6) for bound in bounds(column)[:2])
         micros = np.clip(np.round(values * 1e6).astype(np.int64), lower, upper)
         return pa.array(micros, pa.int64(), mask=missing).cast(kind)
     if kind == pa.int64():

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from simulacra.evaluate.scores import COMPUTED_ON, NO_CLASSIFIER, Scores
+from simulacra.evaluate.progress import Progress, silent
+from simulacra.evaluate.scores import COMPUTED_ON, Scores
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,26 +26,29 @@ def evaluate_table(
     seed: int = 0,
     train_rows: int | None = None,
     classifiers: Iterable[str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    protocol: str = "sound",
+    groups: Iterable[str] | None = None,
+    train: pd.DataFrame | None = None,
+    progress: Progress = silent,
 ) -> Scores:
-    """Classifiers trained on `synthetic` and tested on `real` (if the schema has a label), and marginal distances."""
-    from simulacra.evaluate.downstream import train_and_test
-    from simulacra.evaluate.marginals import marginal_distances
+    """Classifiers trained on `synthetic` and tested on `real`, distances, correlations, detection and closeness.
 
-    if progress is not None:
-        progress("marginal distances")
-    marginals = marginal_distances(synthetic, real, schema)
-    chosen = None if classifiers is None else tuple(classifiers)
-    if not schema.labelled or chosen == (NO_CLASSIFIER,):
-        notes = [] if schema.labelled else ["the schema names no label, so no classifier was trained"]
-        return Scores(scores=marginals.scores, details=marginals.details, notes=[*marginals.notes, *notes])
-    downstream = train_and_test(
-        synthetic, real, schema, seed=seed, train_rows=train_rows, classifiers=chosen, progress=progress
-    )
-    return Scores(
-        scores=downstream.scores | marginals.scores,
-        details=downstream.details | marginals.details | {"seed": seed},
-        notes=[*downstream.notes, *marginals.notes],
+    `groups` are columns to break the classifiers' figures down by; `train` are real training rows for a yardstick;
+    `protocol` is "sound" or, to rank test rows by predicted classes alone, "papers".
+    """
+    from simulacra.evaluate.tables import score_table
+
+    return score_table(
+        synthetic,
+        real,
+        schema,
+        seed=seed,
+        train_rows=train_rows,
+        classifiers=classifiers,
+        protocol=protocol,
+        groups=groups,
+        train=train,
+        progress=progress,
     )
 
 

@@ -30,6 +30,8 @@ class Classifier:
     title: str
     make: Callable[[int], Any]
     double: bool = False
+    slow: bool = False
+    """Whether it takes far longer than most, so that it had better begin first."""
 
 
 def _logistic_regression(seed: int) -> Any:
@@ -83,7 +85,7 @@ def _bagging(seed: int) -> Any:
 def _random_forest(seed: int) -> Any:
     from sklearn.ensemble import RandomForestClassifier
 
-    return RandomForestClassifier(random_state=seed, n_jobs=-1)
+    return RandomForestClassifier(random_state=seed, n_jobs=1)
 
 
 def _gradient_boosting(seed: int) -> Any:
@@ -128,6 +130,7 @@ _MAKERS: dict[str, tuple[str, Callable[[int], Any]]] = {
 }
 
 _DOUBLE = frozenset({"gaussian_nb", "bernoulli_nb"})
+_SLOW = frozenset({"mlp", "gradient_boosting", "logistic_regression", "random_forest"})
 
 ALL: tuple[str, ...] = (*list(_MAKERS)[:11], BOOSTER)
 """The names of the twelve, in the papers' order; the last is the booster that is installed."""
@@ -141,7 +144,7 @@ def choose(names: Iterable[str] | None = None) -> list[Classifier]:
         if known not in _MAKERS:
             raise SettingError(f'unknown classifier "{name}"{suggestion(name, [*ALL, "booster"])}')
         title, make = _MAKERS[known]
-        chosen.append(Classifier(name=known, title=title, make=make, double=known in _DOUBLE))
+        chosen.append(Classifier(name=known, title=title, make=make, double=known in _DOUBLE, slow=known in _SLOW))
     if not chosen:
         raise SettingError("no classifier was chosen; name at least one, or leave the choice out for all twelve")
     return chosen

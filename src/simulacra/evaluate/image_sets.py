@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from simulacra.evaluate.fidelity import PROTOCOLS, Protocol, compare
 from simulacra.evaluate.image_classifiers import CLASSIFIERS
 from simulacra.evaluate.images import check_seeds
 from simulacra.evaluate.progress import Progress, silent
-from simulacra.evaluate.scores import NO_CLASSIFIER, Scores
+from simulacra.evaluate.scores import NO_CLASSIFIER, Scores, merged
 from simulacra.networks.devices import pick_device
 from simulacra.schema import Schema
 
@@ -119,18 +119,6 @@ def synthetic_images(data: Any, schema: Schema) -> Labelled:
             "number classes as in the schema, from 0"
         )
     return images, labels
-
-
-def merged(parts: Iterable[Scores]) -> Scores:
-    """Several sets of scores with different names as one."""
-    scores: dict[str, float] = {}
-    details: dict[str, Any] = {}
-    notes: list[str] = []
-    for part in parts:
-        scores |= part.scores
-        details |= part.details
-        notes += [note for note in part.notes if note not in notes]
-    return Scores(scores=scores, details=details, notes=notes)
 
 
 def _by_protocol(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
 from simulacra.data.reference import Reference
 from simulacra.errors import DataError, SettingError
 from simulacra.evaluate.image_sets import ImageOptions, Labelled, score_images, synthetic_images
+from simulacra.evaluate.images import check_seeds
 from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
@@ -19,18 +21,27 @@ from simulacra.synthesis.run import Run
 SCORES_FILE = "scores.json"
 """Computed on real records: the one file of a run that the guarantee does not cover."""
 
+RELEASED_FILE = "released-scores.json"
+"""Scores that were paid for: covered by a guarantee of their own."""
+
 MOST_ROWS = 60_000
 
 
-class ImageChoices(TypedDict, total=False):
-    """What `ImageOptions` offers beside seed and classifiers."""
+class Choices(TypedDict, total=False):
+    """What may be chosen beside seed and classifiers; some of it is for tables or for images only."""
 
     seeds: int
+    train: Any
+    protocol: str
+    groups: Iterable[str] | None
     engine: str
     device: str
     fid: Sequence[str]
-    train: Any
     cache: bool
+
+
+FOR_TABLES = frozenset({"protocol", "groups"})
+FOR_IMAGES = frozenset({"engine", "fid", "cache"})
 
 
 def evaluate_run(
@@ -41,24 +52,28 @@ def evaluate_run(
     seed: int = 0,
     classifiers: Iterable[str] | None = None,
     progress: Progress = silent,
-    **choices: Unpack[ImageChoices],
+    **choices: Unpack[Choices],
 ) -> Scores:
     """Score a run against real test records (anything `fit` takes as data), on `rows` synthetic ones.
 
-    `rows` defaults to the noisy number of records, at most 60,000; of a condensed set it is all at most. For images:
-    `seeds` classifiers of each kind are trained, `fid` names protocols for FID and its kin ("dp-gan", "dp-mepf"; the
-    latter needs the `train` images), and `cache=False` keeps no statistics of the real images.
+    `rows` defaults to the noisy number of records, at most 60,000; of a condensed set it is all at most. Everything is
+    done for `seeds` seeds, from `seed` on. `train` are the real training records: the yardstick for tables, and what
+    the protocol "dp-mepf" compares images with. For tables: `protocol` ("sound" or "papers") and `groups`, columns to
+    break figures down by. For images: `fid` names protocols for FID and its kin ("dp-gan", "dp-mepf"), and
+    `cache=False` keeps no statistics of the real images.
     """
     opened = run if isinstance(run, Run) else Run.load(run)
     _check_rows(rows)
     if opened.schema.image is None:
-        _refuse_for_tables(choices)
-        frame = opened.sample(_rows(opened, rows), seed=seed)
-        scores = _score_table(frame, real, opened.schema, seed=seed, classifiers=classifiers, progress=progress)
+
+        def drawn(one: int) -> Any:
+            return opened.sample(wanted_rows(opened, rows), seed=one)
+
+        scores = _score_tables(drawn, real, opened.schema, seed, classifiers, progress, choices)
     else:
 
         def draw(wanted: int | None) -> Any:
-            return opened.sample(_rows(opened, wanted), seed=seed)
+            return opened.sample(wanted_rows(opened, wanted), seed=seed)
 
         options = _image_options(seed, classifiers, choices)
         scores = score_images(draw, real, opened.schema, options, rows=rows, progress=progress)
@@ -76,7 +91,7 @@ def evaluate_files(
     seed: int = 0,
     classifiers: Iterable[str] | None = None,
     progress: Progress = silent,
-    **choices: Unpack[ImageChoices],
+    **choices: Unpack[Choices],
 ) -> Scores:
     """Score synthetic data of any origin: a table, an .npz file, a folder of images, or arrays. See `evaluate_run`.
 
@@ -86,13 +101,12 @@ def evaluate_files(
     described = schema if isinstance(schema, Schema) else Schema.load(schema)
     _check_rows(rows)
     if described.image is None:
-        _refuse_for_tables(choices)
         if pixels != "bytes":
             raise SettingError("pixels are for images; this is a table, so leave them out")
         frame = Reference.load(synthetic, described).frame()
-        return _score_table(
-            frame, real, described, seed=seed, train_rows=rows, classifiers=classifiers, progress=progress
-        )
+        scores = _score_tables(lambda one: frame, real, described, seed, classifiers, progress, choices, rows)
+        scores.notes.extend(_misfits(synthetic, described, "synthetic rows"))
+        return scores
     options = _image_options(seed, classifiers, choices)
     images, labels = _synthetic_images(synthetic, described, pixels)
 
@@ -110,10 +124,71 @@ def load_scores(run: Run) -> Scores | None:
     return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def _score_table(frame: Any, real: Any, schema: Schema, **options: Any) -> Scores:
-    from simulacra.evaluate import evaluate_table
+def load_released_scores(run: Run) -> Scores | None:
+    """The scores of a run that were paid for, if there are any."""
+    path = run.folder / RELEASED_FILE
+    return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
-    return evaluate_table(frame, Reference.load(real, schema).frame(), schema, **options)
+
+def _score_tables(
+    draw: Callable[[int], Any],
+    real: Any,
+    schema: Schema,
+    seed: int,
+    classifiers: Iterable[str] | None,
+    progress: Progress,
+    choices: Choices,
+    train_rows: int | None = None,
+) -> Scores:
+    """A table per seed; each seed also trains the classifiers anew."""
+    from simulacra.evaluate.tables import over_seeds, score_table
+
+    _refuse(FOR_IMAGES, choices, "for images only; this is a table, so leave that out")
+    seeds = range(seed, seed + choices.get("seeds", 1))
+    check_seeds(seed, len(seeds))
+    test = Reference.load(real, schema).frame()
+    train = choices.get("train")
+    yardstick = None if train is None else Reference.load(train, schema).frame()
+    chosen = None if classifiers is None else tuple(classifiers)
+    groups = choices.get("groups")
+    columns = None if groups is None else tuple(groups)
+    found = [
+        score_table(
+            draw(one),
+            test,
+            schema,
+            seed=one,
+            train_rows=train_rows,
+            classifiers=chosen,
+            protocol=choices.get("protocol", "sound"),
+            groups=columns,
+            train=yardstick,
+            progress=progress if len(seeds) == 1 else _numbered(progress, number, len(seeds)),
+        )
+        for number, one in enumerate(seeds, start=1)
+    ]
+    result = over_seeds(found, seeds)
+    result.notes.extend(_misfits(real, schema, "real test rows"))
+    return result
+
+
+def _misfits(data: Any, schema: Schema, what: str) -> list[str]:
+    """Columns whose values were changed by the schema's policy, by name alone: how many they are is private."""
+    from simulacra.data.tables import describe_problems
+
+    names = [problem.column for problem in describe_problems(data, schema)]
+    if not names:
+        return []
+    return [
+        f"{what}: some values of {', '.join(names)} do not fit the schema, and were scored as its policy changes them"
+    ]
+
+
+def _numbered(progress: Progress, number: int, seeds: int) -> Progress:
+    def show(stage: str, done: int = 0, total: int = 0, /) -> None:
+        progress(f"seed {number} of {seeds}, {stage}", done, total)
+
+    return show
 
 
 def _synthetic_images(data: Any, schema: Schema, pixels: str) -> Labelled:
@@ -138,9 +213,10 @@ def _synthetic_images(data: Any, schema: Schema, pixels: str) -> Labelled:
     return synthetic_images((rounded, labels) if schema.labelled else rounded, schema)
 
 
-def _image_options(seed: int, classifiers: Iterable[str] | None, choices: ImageChoices) -> ImageOptions:
+def _image_options(seed: int, classifiers: Iterable[str] | None, choices: Choices) -> ImageOptions:
+    _refuse(FOR_TABLES, choices, "for tables only; these are images, so leave that out")
     chosen = None if classifiers is None else tuple(classifiers)
-    return ImageOptions(seed=seed, classifiers=chosen, **choices)
+    return ImageOptions(seed=seed, classifiers=chosen, **choices)  # type: ignore[misc]
 
 
 def _check_rows(rows: int | None) -> None:
@@ -148,13 +224,13 @@ def _check_rows(rows: int | None) -> None:
         raise SettingError(f"rows must be at least 1, got {rows}")
 
 
-def _refuse_for_tables(choices: ImageChoices) -> None:
-    given = sorted(set(choices) - {"device"})
+def _refuse(names: frozenset[str], choices: Choices, why: str) -> None:
+    given = sorted(names & set(choices))
     if given:
-        raise SettingError(f"{', '.join(given)}: for images only; this is a table, so leave that out")
+        raise SettingError(f"{', '.join(given)}: {why}")
 
 
-def _rows(run: Run, wanted: int | None) -> int:
+def wanted_rows(run: Run, wanted: int | None) -> int:
     """As many as are wanted; else about as many as there were records, going by the release and not by the data.
 
     Of a condensed set no record is taken twice: it would teach nothing new.
@@ -164,6 +240,15 @@ def _rows(run: Run, wanted: int | None) -> int:
         return min(wanted or held, held)
     if wanted is not None:
         return wanted
-    counts = run.releases.get("class-counts")
-    total = int(counts.value.sum()) if counts is not None else 10_000
-    return min(MOST_ROWS, max(100, total))
+    return min(MOST_ROWS, max(100, round(_noisy_total(run))))
+
+
+def _noisy_total(run: Run) -> float:
+    """How many records there were, as far as the releases tell; 10,000 if they do not."""
+    releases = run.releases
+    if "class-counts" in releases:
+        return float(releases["class-counts"].value.sum())
+    if "columns" in releases and run.schema.image is None:
+        # A record adds one to a cell of every column, all over the root of their number.
+        return float(releases["columns"].value.sum()) / math.sqrt(len(run.schema.columns))
+    return 10_000.0

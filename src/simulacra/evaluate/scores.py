@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,3 +70,15 @@ class Scores:
         if not isinstance(values, dict):
             raise DataError("scores are damaged: expected a JSON object; run evaluate again")
         return cls.from_mapping(values)
+
+
+def merged(parts: Iterable[Scores]) -> Scores:
+    """Several sets of scores with different names as one."""
+    scores: dict[str, float] = {}
+    details: dict[str, Any] = {}
+    notes: list[str] = []
+    for part in parts:
+        scores |= part.scores
+        details |= part.details
+        notes += [note for note in part.notes if note not in notes]
+    return Scores(scores=scores, details=details, notes=notes)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from simulacra.privacy.query import FeatureMap
 
 
@@ -12,6 +14,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     """Every map, small, as (name, map, inputs, classes): what the conformance tests run on. Add yours here."""
     from dataclasses import replace
 
+    import numpy as np
     import torch
 
     from simulacra.data.cells import Cells
@@ -25,6 +28,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.hermite_kernels import ProductKernel, SumKernel
     from simulacra.features.histogram import ColumnHistogram
     from simulacra.features.itself import Itself, WithLabel
+    from simulacra.features.judged import Guesses, ScoreBins
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.points import OneHotPoints, PixelPoints, Points
@@ -80,6 +84,11 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
     projected = LinearExtractor(table, width=5)
     projected.draw_anew(6, 0)
+
+    def judge(record: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.array([record @ weights for weights in np.random.default_rng(8).normal(size=(3, 4))])
+
+    three_lines = np.linspace(-1, 1, 15).reshape(3, 5)
     small, squares = hermite(picture), blocks_for(picture, order=2, length_scale=0.3, square=2)
     return (
         ("class-count", ClassCount(3), 4, 3),
@@ -109,6 +118,9 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("moments-per-class", PerClass(moments, 3), 12, 3),
         ("critic-gradient-pixels", gradient(PixelPoints(20), ImageShape(height=4, width=5), 20), 20, 3),
         ("critic-gradient-table", gradient(one_hot, None, table.inputs), table.inputs, 3),
+        ("guesses", Guesses(judge, 3), 4, 3),
+        ("score-bins", ScoreBins(judge, 3, three_lines), 4, 3),
+        ("score-bins-of-two", ScoreBins(lambda record: judge(record)[:2], 2, three_lines[:1]), 4, 2),
         ("itself-pixels", PerClass(Itself(picture), 3), 12, 3),
         ("itself-table", PerClass(Itself(table), 2), table.inputs, 2),
         ("itself-and-label-pixels", WithLabel(labelled), 12, 3),

@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from simulacra.errors import OutputError
 from simulacra.report.content import ReportContent
 
-__all__ = ["ReportContent", "render", "write"]
+__all__ = ["ReportContent", "render", "write", "write_page"]
 
 
 def render(content: ReportContent) -> str:
     """The report as HTML text. Nothing in it is fetched from anywhere, and it holds no script."""
+    from simulacra.report.sections import view
+
+    return _fill("template.html.j2", view(content))
+
+
+def write(path: str | os.PathLike[str], content: ReportContent) -> None:
+    """Write the report to `path`, replacing what is there; a failure leaves no half-written file."""
+    _write(Path(path), render(content))
+
+
+def write_page(path: str | os.PathLike[str], template: str, values: Mapping[str, Any]) -> None:
+    """The same for another template and what it prints."""
+    _write(Path(path), _fill(template, values))
+
+
+def _fill(template: str, values: Mapping[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from simulacra.report.charts import number, percent
-    from simulacra.report.sections import view
 
     environment = Environment(
         loader=PackageLoader("simulacra", "report"),
@@ -27,13 +44,10 @@ def render(content: ReportContent) -> str:
     )
     environment.filters["number"] = number
     environment.filters["percent"] = percent
-    return environment.get_template("template.html.j2").render(view(content))
+    return environment.get_template(template).render(values)
 
 
-def write(path: str | os.PathLike[str], content: ReportContent) -> None:
-    """Write the report to `path`, replacing what is there; a failure leaves no half-written file."""
-    target = Path(path)
-    text = render(content)
+def _write(target: Path, text: str) -> None:
     partial = target.with_name(target.name + ".partial")
     try:
         partial.write_text(text, encoding="utf-8")

@@ -48,7 +48,7 @@ def histogram(shares: Sequence[float], real: Sequence[float] | None, *, ends: tu
     height, base, top = 130, 108, 8
     step = (WIDTH - 4) / max(1, len(shares))
     scale = (base - top) / max([*shares, *(real or []), 1e-12])
-    body = [_line(2, base, WIDTH - 2, base, "axis")]
+    body = [line_of(2, base, WIDTH - 2, base, "axis")]
     for index, share in enumerate(shares):
         body.append(_rect(2 + index * step + 0.5, base - share * scale, max(0.5, step - 1), share * scale, "synthetic"))
     if real:
@@ -57,9 +57,9 @@ def histogram(shares: Sequence[float], real: Sequence[float] | None, *, ends: tu
             y = base - share * scale
             points += [f"{2 + index * step:.1f},{y:.1f}", f"{2 + (index + 1) * step:.1f},{y:.1f}"]
         body.append(Markup('<polyline class="real-line" points="{}"/>').format(" ".join(points)))
-    body.append(_text(2, height - 6, _clip(ends[0], 24)))
-    body.append(_text(WIDTH - 2, height - 6, _clip(ends[1], 24), "end"))
-    return _svg(WIDTH, height, label, body)
+    body.append(text_at(2, height - 6, _clip(ends[0], 24)))
+    body.append(text_at(WIDTH - 2, height - 6, _clip(ends[1], 24), "end"))
+    return svg(WIDTH, height, label, body)
 
 
 def bars(names: Sequence[str], shares: Sequence[float], real: Sequence[float] | None, *, label: str) -> Markup:
@@ -70,13 +70,13 @@ def bars(names: Sequence[str], shares: Sequence[float], real: Sequence[float] | 
     body: list[Markup] = []
     for index, (name, share) in enumerate(zip(names, shares, strict=True)):
         y = index * row + 3
-        body.append(_text(left - 6, y + 11, _clip(name, 16), "end", "name"))
+        body.append(text_at(left - 6, y + 11, _clip(name, 16), "end", "name"))
         body.append(_rect(left, y, share * scale, row - 7, "synthetic"))
         if real:
             x = left + real[index] * scale
-            body.append(_line(x, y - 2, x, y + row - 5, "real-line"))
-        body.append(_text(WIDTH - 2, y + 11, percent(share), "end", "quiet"))
-    return _svg(WIDTH, len(names) * row + 4, label, body)
+            body.append(line_of(x, y - 2, x, y + row - 5, "real-line"))
+        body.append(text_at(WIDTH - 2, y + 11, percent(share), "end", "quiet"))
+    return svg(WIDTH, len(names) * row + 4, label, body)
 
 
 def curve(
@@ -112,22 +112,22 @@ def curve(
         )
 
     body: list[Markup] = []
-    for tick in _ticks(low, high, whole=log_y):
+    for tick in ticks(low, high, whole=log_y):
         y = top + (high - tick) / (high - low) * (height - top - bottom)
-        body.append(_line(left, y, width - right, y, "grid-line"))
-        body.append(_text(left - 6, y + 4, f"1e{tick:.0f}" if log_y else number(tick, 3), "end"))
-    for tick in _ticks(first, last):
+        body.append(line_of(left, y, width - right, y, "grid-line"))
+        body.append(text_at(left - 6, y + 4, f"1e{tick:.0f}" if log_y else number(tick, 3), "end"))
+    for tick in ticks(first, last):
         x = left + (tick - first) / span * (width - left - right)
-        body.append(_text(x, height - bottom + 18, number(tick, 3), "middle"))
-    body.append(_line(left, height - bottom, width - right, height - bottom, "axis"))
+        body.append(text_at(x, height - bottom + 18, number(tick, 3), "middle"))
+    body.append(line_of(left, height - bottom, width - right, height - bottom, "axis"))
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in (place(*point) for point in usable))
     body.append(Markup('<polyline class="synthetic-line" points="{}"/>').format(path))
     if mark is not None and (mark[1] > 0 or not log_y):
         x, y = place(*mark)
         body.append(Markup('<circle class="mark" cx="{}" cy="{}" r="5"/>').format(f"{x:.1f}", f"{y:.1f}"))
-    body.append(_text(width - right, height - 5, titles[0], "end", "quiet"))
-    body.append(_text(4, 13, titles[1], "start", "quiet"))
-    return _svg(width, height, label, body, "chart wide")
+    body.append(text_at(width - right, height - 5, titles[0], "end", "quiet"))
+    body.append(text_at(4, 13, titles[1], "start", "quiet"))
+    return svg(width, height, label, body, "chart wide")
 
 
 def split(parts: Sequence[tuple[str, float]], *, label: str) -> Markup:
@@ -138,7 +138,15 @@ def split(parts: Sequence[tuple[str, float]], *, label: str) -> Markup:
     for index, (_, share) in enumerate(parts):
         body.append(_rect(x, 0, max(0.0, share * width - 2), height, f"part part-{index % 6}"))
         x += share * width
-    return _svg(width, height, label, body, "chart split")
+    return svg(width, height, label, body, "chart split")
+
+
+def gauge_bar(share: float, *, label: str) -> Markup:
+    """How full something is: a filled part of a framed bar."""
+    width, height = 640, 22
+    filled = max(0.0, min(1.0, share)) * width
+    body = [_rect(0, 0, width, height, "track"), _rect(0, 0, filled, height, "synthetic" if share < 1 else "weak")]
+    return svg(width, height, label, body, "chart split")
 
 
 def versus(rows: Sequence[tuple[str, float]], *, label: str, threshold: float | None = None) -> Markup:
@@ -151,26 +159,26 @@ def versus(rows: Sequence[tuple[str, float]], *, label: str, threshold: float | 
     reach = max([abs(math.log10(ratio)) for ratio in shown] + [0.5]) * 1.05
     middle = left + (width - left - right) / 2
     scale = (width - left - right) / 2 / reach
-    body = [_line(middle, 0, middle, len(rows) * row, "axis")]
+    body = [line_of(middle, 0, middle, len(rows) * row, "axis")]
     for index, (name, ratio) in enumerate(rows):
         length = math.log10(ratio) * scale if ratio > 0 else -(width - left - right) / 2
         y = index * row + 4
         kind = "synthetic" if length >= 0 else "weak"
         body.append(_rect(min(middle, middle + length), y, max(1.0, abs(length)), row - 8, kind))
-        body.append(_text(left - 6, y + 11, _clip(name, 16), "end", "name"))
+        body.append(text_at(left - 6, y + 11, _clip(name, 16), "end", "name"))
         words = f"{_rounded(ratio)} : 1" if ratio >= 1 else (f"1 : {_rounded(1 / ratio)}" if ratio > 0 else "none")
-        body.append(_text(width - 2, y + 11, words, "end", "quiet"))
+        body.append(text_at(width - 2, y + 11, words, "end", "quiet"))
     if threshold is not None:
         x = middle + math.log10(threshold) * scale
-        body.append(_line(x, 0, x, len(rows) * row, "threshold"))
-    return _svg(width, len(rows) * row, label, body, "chart wide")
+        body.append(line_of(x, 0, x, len(rows) * row, "threshold"))
+    return svg(width, len(rows) * row, label, body, "chart wide")
 
 
 def _rounded(ratio: float) -> str:
     return f"{ratio:.1f}" if ratio < 10 else number(round(ratio))
 
 
-def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
+def ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     """Three to six round numbers between two ends."""
     span = high - low
     if span <= 0:
@@ -183,7 +191,7 @@ def _ticks(low: float, high: float, *, whole: bool = False) -> list[float]:
     return [round(k * step, 12) for k in range(first, math.floor(high / step + 1e-9) + 1)]
 
 
-def _svg(width: float, height: float, label: str, body: Sequence[Markup], kind: str = "chart") -> Markup:
+def svg(width: float, height: float, label: str, body: Sequence[Markup], kind: str = "chart") -> Markup:
     opening = Markup('<svg class="{}" viewBox="0 0 {} {}" role="img" aria-label="{}">').format(
         kind, width, height, label
     )
@@ -196,13 +204,13 @@ def _rect(x: float, y: float, width: float, height: float, kind: str) -> Markup:
     )
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
+def line_of(x1: float, y1: float, x2: float, y2: float, kind: str) -> Markup:
     return Markup('<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(
         kind, f"{x1:.1f}", f"{y1:.1f}", f"{x2:.1f}", f"{y2:.1f}"
     )
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> Markup:
+def text_at(x: float, y: float, text: str, anchor: str = "start", kind: str = "") -> Markup:
     return Markup('<text class="{}" x="{}" y="{}" text-anchor="{}">{}</text>').format(
         kind, f"{x:.1f}", f"{y:.1f}", anchor, escape(text)
     )

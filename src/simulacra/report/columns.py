@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from markupsafe import Markup
 
-from simulacra.evaluate.cells import cell_names, codes, ends
+from simulacra.data.cell_names import cell_names, ends
+from simulacra.data.frames import codes
 from simulacra.report.charts import bars, histogram, percent
 from simulacra.schema import Column, Datetime, Numeric, Schema
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from simulacra.errors import DataError
 from simulacra.evaluate.scores import Scores
+from simulacra.report.accounts import Accounts
 from simulacra.schema import Schema
 
 if TYPE_CHECKING:
@@ -26,7 +27,8 @@ class ReportContent:
     marked as outside the guarantee. Of real images only the average per class is drawn, never a single one.
     `class_signal` has `class_name`, `signal` and `noise` per class, and may have what `synthesis/gauge.py` adds;
     `class_words` says the same as pairs of a name and a sentence; `training_curve` has (step, loss), `training_curves`
-    what else was watched, by name, and `growth` what a generator made of the same codes, by step.
+    what else was watched, by name, and `growth` what a generator made of the same codes, by step. `accounts` is the
+    ledger; `released` are scores under a guarantee of their own; `published` has lines of the book about the same data.
     """
 
     title: str
@@ -45,6 +47,9 @@ class ReportContent:
     training_curve: Sequence[tuple[float, float]] | None = None
     training_curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     growth: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)
+    accounts: Accounts | None = None
+    released: Scores | None = None
+    published: Sequence[Mapping[str, Any]] = ()
     commands: Sequence[str] = ()
     run_name: str = "RUN"
 

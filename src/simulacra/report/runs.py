@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from simulacra.data.reference import Reference
 from simulacra.data.writers import check_new
-from simulacra.evaluate.runs import load_scores
+from simulacra.datasets.results import known, results
+from simulacra.evaluate.runs import load_released_scores, load_scores
 from simulacra.privacy.plan import Plan
+from simulacra.report.accounts import read_accounts
 from simulacra.report.content import ReportContent
 from simulacra.synthesis.forecasting import class_signal
 from simulacra.synthesis.gauge import fold
@@ -18,11 +21,17 @@ ROWS = 10_000
 
 
 def write_report(
-    run: Run | str | Path, *, out: str | Path | None = None, real: Any = None, public: bool = False
+    run: Run | str | Path,
+    *,
+    out: str | Path | None = None,
+    real: Any = None,
+    ledger: str | Path | None = None,
+    public: bool = False,
 ) -> Path:
     """Write the page (RUN/report.html unless told otherwise); `real` records stand beside the synthetic ones.
 
-    `public` leaves out all that was computed on real records, earlier scores included.
+    `ledger` adds the accounts of the data set. `public` leaves out all that was computed on real records, earlier
+    scores included, save those that were paid for.
     """
     from simulacra.data.images import to_uint8
     from simulacra.report import write
@@ -54,12 +63,21 @@ def write_report(
         training_curve=[(step, loss) for step, loss in training["curve"]] if training else None,
         training_curves=training.get("curves", {}) if training else {},
         growth=_growth(opened),
+        accounts=None if ledger is None else read_accounts(ledger, this=opened.facts["run"]),
+        released=load_released_scores(opened),
+        published=_published(opened),
         commands=_commands(opened, certificate, training),
         run_name=opened.folder.name,
         **pictures,
     )
     write(path, content)
     return path
+
+
+def _published(run: Run) -> list[dict[str, Any]]:
+    """What the book and the papers have for the same data set, if it is a known one."""
+    name = known(run.schema)
+    return [] if name is None else [asdict(line) for line in results() if line.data == name]
 
 
 def _growth(run: Run) -> dict[int, Any]:

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simulacra.evaluate.fidelity.protocols import PROTOCOLS
+from simulacra.data.frames import check_frame, encode_frame
 from simulacra.report.charts import curve, number, split, versus
 from simulacra.report.columns import MOST_COLUMNS, column_views
 from simulacra.report.content import ReportContent
+from simulacra.report.maps import correlations, pair_views
 from simulacra.report.pictures import MOST_CLASSES, class_rows, png
+from simulacra.report.scoring import book_view, released_view, score_view
 from simulacra.report.words import MEANING_OF_REAL, adjacency_words, promise
 from simulacra.synthesis.gauge import FAVOURABLE, LARGEST_EPSILON, percent_up
 
@@ -22,15 +24,22 @@ if TYPE_CHECKING:
 PREVIEW_ROWS = 8
 PREVIEW_COLUMNS = 20
 CURVE_POINTS = 400
+PARTS = (
+    ("promise", "Promise", None),
+    ("budget", "Budget", "steps"),
+    ("ledger", "Ledger", "accounts"),
+    ("signal", "Signal and noise", "signal"),
+    ("data", "Data", None),
+    ("scores", "Scores", "scores"),
+    ("released", "Released scores", "released"),
+    ("book", "Book and papers", "book"),
+    ("training", "Training", "training"),
+    ("public", "Public", None),
+    ("verify", "Check it", None),
+)
+"""The sections in order: where a link leads, what it says, and the value that must be there."""
 MOST_LINES = 12
 """More sentences about classes are shown on demand only."""
-
-SCORE_WORDS = {
-    "auroc": "AUROC",
-    "auprc": "AUPRC",
-    "f1": "F1",
-    "accuracy": "Accuracy",
-}
 
 
 def view(content: ReportContent) -> dict[str, Any]:
@@ -38,7 +47,7 @@ def view(content: ReportContent) -> dict[str, Any]:
     certificate = content.certificate
     steps = [dict(step) for step in certificate.get("steps") or ()]
     prior = [dict(step, prior=True, name="schema draft") for step in certificate.get("prior") or ()]
-    return {
+    values = {
         "content": content,
         "certificate": certificate,
         "promise": promise(certificate),
@@ -52,14 +61,18 @@ def view(content: ReportContent) -> dict[str, Any]:
         "training": _training(content.training_curve),
         "watched": [_watched(name, points) for name, points in content.training_curves.items() if len(points) > 1],
         "growth": [(step, png(*content.growth[step])) for step in sorted(content.growth)],
-        "scores": _scores(content),
+        "scores": score_view(content.scores),
+        "released": released_view(content.released),
+        "book": book_view(content.published, content.scores, content.run_name),
         "settings": flatten(content.settings),
         "versions": flatten(certificate.get("versions") or {}),
         "releases": sorted((certificate.get("files") or {}).items()),
+        "accounts": content.accounts,
         "has_real": content.real is not None or content.scores is not None,
         "meaning_of_real": MEANING_OF_REAL,
         **(_images(content) if content.schema.image is not None else _table(content)),
     }
+    return values | {"contents": [(name, title) for name, title, key in PARTS if key is None or values[key]]}
 
 
 def budget_parts(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, float]]:
@@ -165,69 +178,22 @@ def _watched(name: str, points: Sequence[tuple[float, float]]) -> Any:
     return curve(kept, label=f"{name.capitalize()}, {ends}", titles=("step", name))
 
 
-def _scores(content: ReportContent) -> dict[str, Any] | None:
-    if content.scores is None:
-        return None
-    details = content.scores.details
-    rows = details.get("classifiers") or []
-    metrics = [metric for metric in SCORE_WORDS if rows and metric in rows[0]]
-    summary = [
-        {
-            "title": SCORE_WORDS[metric],
-            "mean": content.scores.scores.get(f"{metric}_mean"),
-            "best": content.scores.scores.get(f"{metric}_best"),
-        }
-        for metric in metrics
-        if f"{metric}_mean" in content.scores.scores
-    ]
-    distances = [(name, value) for name, value in content.scores.scores.items() if name.startswith("tvd_")]
-    return {
-        "rows": rows,
-        "metrics": [(metric, SCORE_WORDS[metric]) for metric in metrics],
-        "summary": summary,
-        "distances": distances,
-        "notes": content.scores.notes,
-        "details": details,
-        "others": _other_scores(content.scores.scores, {str(row.get("name")) for row in rows}),
-    }
-
-
-def _other_scores(scores: Mapping[str, float], classifiers: set[str]) -> list[tuple[str, float]]:
-    """What no other table of the report shows: FID and its kin, and the spread of classifiers over seeds."""
-    shown = (*(f"{metric}_" for metric in SCORE_WORDS), "tvd_")
-    in_rows = {f"{name}_{metric}" for name in classifiers for metric in SCORE_WORDS}
-    return [
-        (_score_title(name), value)
-        for name, value in scores.items()
-        if not name.startswith(shown) and name not in in_rows
-    ]
-
-
-def _score_title(name: str) -> str:
-    """fid_dp_gan: FID (DP-GAN protocol)."""
-    for protocol in PROTOCOLS.values():
-        suffix = "_" + protocol.name.replace("-", "_")
-        if name.endswith(suffix):
-            against = f"{protocol.generated:,} images against the {protocol.reference} images"
-            return f"{_fidelity_title(name.removesuffix(suffix))} ({against})"
-    return name.replace("_", " ")
-
-
-def _fidelity_title(name: str) -> str:
-    known = {"fid": "FID", "kid": "KID", "kid_error": "KID, standard error"}
-    return known.get(name, name.replace("_", " ").capitalize())
-
-
 def _table(content: ReportContent) -> dict[str, Any]:
     synthetic: pd.DataFrame = content.synthetic  # type: ignore[assignment]
     real: pd.DataFrame | None = content.real  # type: ignore[assignment]
     names = [column.name for column in content.schema.columns]
     shown = names[:PREVIEW_COLUMNS]
     preview = [[_cell(value) for value in row] for row in synthetic[shown].head(PREVIEW_ROWS).itertuples(index=False)]
+    check_frame(synthetic, content.schema, what="report: synthetic table")
+    ours = encode_frame(synthetic, content.schema)
+    theirs = None if real is None or len(real) == 0 else encode_frame(real, content.schema)
+    worst = [] if content.scores is None else content.scores.details.get("worst_pairs") or []
     return {
         "columns": column_views(synthetic, real, content.schema),
         "columns_left_out": max(0, len(names) - MOST_COLUMNS),
         "preview": {"names": shown, "rows": preview, "left_out": len(names) - len(shown)},
+        "correlations": correlations(ours, theirs, content.schema),
+        "pairs_of_columns": pair_views(ours, theirs, content.schema, [pair["columns"] for pair in worst]),
         "sample_count": len(synthetic),
         "images": None,
     }
@@ -242,6 +208,8 @@ def _images(content: ReportContent) -> dict[str, Any]:
         "images_left_out": max(0, len(content.schema.class_names) - MOST_CLASSES),
         "sample_count": len(synthetic),
         "columns": [],
+        "correlations": None,
+        "pairs_of_columns": [],
         "columns_left_out": 0,
         "preview": None,
     }

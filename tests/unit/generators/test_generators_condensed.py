@@ -160,7 +160,7 @@ def test_samples_that_come_out_alike_get_noise_of_their_own() -> None:
     still = GeneratorOptions.from_mapping({"kind": "gaussian"})
     gaussian = build(PICTURES, still)  # grey, and without any direction
     with torch.no_grad():
-        gaussian.factors[1] = 1.0
+        gaussian.factors[1] = 0.1 * torch.randn(gaussian.factors[1].shape)
     other = Sampler(schema=PICTURES, options=still, generator=gaussian, class_shares=torch.ones(2) / 2)
     generator = made(PICTURES, 6, init="samples")
     begin_with_samples(generator, other, seed=0, spread=0.2)

@@ -239,7 +239,7 @@ def test_without_real_data_nothing_is_marked_as_real(plain: ReportContent):
 
 def test_with_real_data_every_such_part_is_marked(full: ReportContent):
     page = Page(report.render(full))
-    assert page.text.count("real data, outside the guarantee") == 3
+    assert page.text.count("real data, outside the guarantee") == 5
     assert "Before you publish this file" in page.text
 
 

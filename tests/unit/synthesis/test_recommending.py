@@ -1,0 +1,92 @@
+"""Which method, with which settings: from the book and the gauge, and from no data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import tiny
+
+from simulacra import datasets
+from simulacra.errors import BudgetError, SettingError
+from simulacra.methods import all_methods, make_method
+from simulacra.schema import ImageShape, Numeric, Schema
+from simulacra.synthesis.recommending import VERDICTS, kind_of, recommend
+
+
+@pytest.mark.parametrize("name", ["adult", "mnist", "cifar10"])
+def test_every_method_that_fits_is_named_with_a_reason(name: str) -> None:
+    schema = datasets.schema(name)
+    found = recommend(schema, rows=30_000, epsilon=1.0)
+    fitting = {one for one, kind in all_methods().items() if (kind.images if schema.image else kind.tables)}
+    assert {advice.method for advice in found} <= fitting
+    assert len(found) >= 5
+    for advice in found:
+        assert advice.reasons
+        assert advice.verdict in VERDICTS
+        assert all(kind_of(datasets.schema(one.data)) == kind_of(schema) for one in advice.evidence)
+        json.dumps(advice.to_json(), allow_nan=False)
+        make_method(advice.method, advice.settings, schema)  # settings can be used as they stand
+
+
+def test_the_best_of_the_book_comes_first_and_papers_after_what_was_measured() -> None:
+    found = recommend(datasets.schema("adult"), rows=30_000, epsilon=1.0)
+    assert found[0].verdict == "recommended"
+    scores = [advice.score or 0.0 for advice in found if advice.verdict == "recommended"]
+    assert scores == sorted(scores, reverse=True)
+    assert any(not one.source for one in found[0].evidence)
+    assert VERDICTS.index(found[0].verdict) <= VERDICTS.index(found[-1].verdict)
+
+
+def test_so_few_records_are_told_that_noise_will_win() -> None:
+    found = recommend(datasets.schema("adult"), rows=60, epsilon=0.1)
+    once = [advice for advice in found if advice.noise_ratio is not None]
+    assert {advice.verdict for advice in once} == {"noise will win"}
+    assert all("nothing is assured" in advice.reasons[0] for advice in once)
+
+
+def test_evidence_is_from_a_near_epsilon_or_there_is_none() -> None:
+    for advice in recommend(datasets.schema("adult"), rows=50_000, epsilon=1e-4):
+        assert advice.evidence == ()
+        assert advice.verdict in ("no evidence", "noise will win")
+
+
+def test_rates_of_training_loops_follow_from_the_public_guess_of_records() -> None:
+    found = {advice.method: advice for advice in recommend(datasets.schema("mnist"), rows=60_000, epsilon=1.0)}
+    assert found["ndpdc"].settings["rate"] == pytest.approx(50 * 10 / 60_000, rel=1e-2)
+    assert found["ndpdc"].noise_ratio is None
+
+
+def test_a_schema_nobody_has_seen_is_answered_too() -> None:
+    assert kind_of(Schema(image=ImageShape(height=9, width=9, channels=3))) == "colour"
+    wide = Schema(columns=tuple(Numeric(name=f"x{k}", lower=0, upper=1) for k in range(5)))
+    found = recommend(wide, rows=5000, epsilon=2.0, adjacency="replace-one")
+    assert found
+    assert all(advice.preset is None for advice in found)
+    recommend(Schema(image=ImageShape(height=9, width=9, channels=3)), rows=500, epsilon=2.0)
+
+
+def test_bad_guesses_are_refused() -> None:
+    schema = datasets.schema("adult")
+    with pytest.raises(SettingError, match="rows"):
+        recommend(schema, rows=0, epsilon=1.0)
+    with pytest.raises(BudgetError, match="epsilon"):
+        recommend(schema, rows=10, epsilon=-1.0)
+    with pytest.raises(BudgetError, match="delta"):
+        recommend(schema, rows=10, epsilon=1.0, delta=0.5)
+
+
+def test_the_command_line_gives_lines_that_parse(cli: tiny.Cli, table: object) -> None:
+    words = ("recommend", "--schema", "schema.toml", "--rows", "5000", "--epsilon", "1")
+    done = cli(*words)
+    assert done.code == 0, done.err
+    assert "because" in done.out
+    found = cli(*words, "--class-rows", "4900,100", "--json").json
+    assert found[0]["command"].startswith("simulacra fit DATA --schema SCHEMA --method")
+    even = cli(*words, "--json").json
+    ratio = {one["method"]: one["noise_ratio"] for one in even}
+    assert any(one["noise_ratio"] != ratio[one["method"]] for one in found)
+    assert "which epsilon" in cli("recommend", "--schema", "schema.toml", "--rows", "5").err
+    assert "which schema" in cli("recommend", "--rows", "5", "--epsilon", "1").err
+    assert not list(Path().glob("*.ledger"))
