@@ -12,7 +12,7 @@ SPREAD = 0.1
 """Standard deviation of the noise on samples that came out alike."""
 
 
-def begin_with_samples(held: Condensed, sampler: Sampler, *, seed: int, spread: float = SPREAD) -> None:
+def begin_with_samples(held: Condensed, sampler: Sampler, *, seed: int) -> None:
     """Fill a set with samples, so many of each class; the same seed draws the same.
 
     Samples that are alike, of a class of which nothing but noise is known, say, get noise of their own.
@@ -30,4 +30,4 @@ def begin_with_samples(held: Condensed, sampler: Sampler, *, seed: int, spread: 
         _, which, times = torch.unique(held.values, dim=0, return_inverse=True, return_counts=True)
         alike = (times[which] > 1).unsqueeze(1)
         random = torch.Generator().manual_seed(seed)
-        held.values.add_(spread * torch.randn(held.values.shape, generator=random) * alike)
+        held.values.add_(SPREAD * torch.randn(held.values.shape, generator=random) * alike)

@@ -122,7 +122,7 @@ class NDPDC(Condensation):
         held = fresh_set(schema, options, context.seed)
         if MOMENTS in releases:
             gaussians = BEGINNING.train(schema, {MOMENTS: releases[MOMENTS]}, Context(seed=context.seed))
-            begin_with_samples(held, gaussians, seed=context.seed, spread=self.spread)
+            begin_with_samples(held, gaussians, seed=context.seed)
         learned = Condensing(held, context.device)
         extractor = self._extractor(schema, context.device)
         expected = self.expected(schema, releases)
