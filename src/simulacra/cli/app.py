@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from simulacra.cli import ask, check, demonstrate, describe, judge, weights
+from simulacra.cli import ask, check, demonstrate, describe, judge, public, weights
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -33,6 +33,8 @@ for command in (
     judge.evaluate,
     judge.report,
     weights.weights,
+    public.pretrain,
+    public.directions,
     check.verify,
     check.ledger,
 ):

@@ -107,6 +107,10 @@ class ReleaseOnce(Method):
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         """Post-processing: from releases alone to a sampler."""
 
+    def remarks(self, schema: Schema) -> Sequence[str]:
+        """What the certificate should say besides, of public networks and data that took part."""
+        return ()
+
     def plan(self, schema: Schema) -> Sequence[Step]:
         options = getattr(self, "generator", None)
         if isinstance(options, GeneratorOptions):

@@ -14,8 +14,9 @@ from simulacra.features.combine import ClassCount, PerClass
 from simulacra.generators.sampler import Sampler
 from simulacra.methods import DEFAULT, all_methods, make_method
 from simulacra.methods.base import Ask, Context, Method, ReleaseOnce
+from simulacra.methods.checkpoints import CHECKPOINT
 from simulacra.methods.dp_merf import DPMERF
-from simulacra.methods.matching import CHECKPOINT, Training
+from simulacra.methods.matching import Training
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
