@@ -189,7 +189,7 @@ def condensation_families() -> list[Family]:
     return found
 
 
-ENCODERS = "benchmarks/work/encoders"
+ENCODERS = "benchmarks/encoders"
 """Networks that were pretrained for the book, and projections; seen from the root of the repository."""
 PUBLIC = f"{ENCODERS}/resnet18-small-cifar10.safetensors"
 """For grey images, where the paper has one trained on SVHN."""
@@ -248,6 +248,9 @@ def perceptual_families() -> list[Family]:
         family("cifar10-unlabelled", "cifar10", wide, "unlabelled-first", labelled=False, moments=1, **usual),
         family("celeba", "celeba", wide, **usual),
         family("celeba", "celeba", wide, "first", moments=1, **usual),
+        family("celeba-64", "celeba-64", wide, **usual),
+        family("celeba-64", "celeba-64", wide, "first", moments=1, **usual),
+        family("celeba-64", "celeba-64", (0.2, 0.5, 1), "first-last", moments=1, stopping__choice="last", **usual),
     ]
     plain = {
         "training__loss": "plain",
