@@ -189,10 +189,8 @@ def condensation_families() -> list[Family]:
     return found
 
 
-ENCODERS = "benchmarks/encoders"
-"""Networks that were pretrained for the book, and projections; seen from the root of the repository."""
-PUBLIC = f"{ENCODERS}/resnet18-small-cifar10.safetensors"
-"""For grey images, where the paper has one trained on SVHN."""
+PUBLIC = "resnet18-small-cifar10.safetensors"
+"""For grey images, where the paper has a network trained on SVHN; in the folder encoders of the cache."""
 
 
 def perceptual_families() -> list[Family]:
@@ -276,7 +274,7 @@ def perceptual_families() -> list[Family]:
                 **usual,
             )
         )
-    public = f"{ENCODERS}/directions-fashion-mnist.safetensors"
+    public = "directions-fashion-mnist.safetensors"
     found.append(family("cifar10", "cifar10", (0.2, 0.5, 1), "directions", projection__source=public, **usual))
     for network in TABLE_17:
         for moments, ending in ((2, ""), (1, "-first")):
@@ -295,7 +293,7 @@ def perceptual_families() -> list[Family]:
     small = {"encoder__network": "resnet18-small"}
     found.append(family("celeba", "celeba", (0.2,), "public-imagenet", encoder__network="resnet18"))
     for public in ("cifar10", "svhn"):
-        weights = f"{ENCODERS}/resnet18-small-{public}.safetensors"
+        weights = f"resnet18-small-{public}.safetensors"
         found.append(family("celeba", "celeba", (0.2,), f"public-{public}", encoder__weights=weights, **small))
     return found
 

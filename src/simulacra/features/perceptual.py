@@ -20,8 +20,8 @@ from simulacra.privacy.query import FeatureMap
 
 ROWS = 32
 """Images that pass the network at once. Always so many, see `OnePass`."""
-MOST_WAITING = 8
-"""Sums of the other moment that are kept until they are asked for."""
+MOST_WAITING = 50_000_000
+"""Numbers in sums of the other moment that are kept until they are asked for."""
 
 
 class OnePass:
@@ -34,11 +34,15 @@ class OnePass:
     differences are far below the rounding margin that every sensitivity is charged with.
 
     The vault asks one map after the other over the same records: what was summed for one moment is summed for the
-    others in the same pass, and waits for the next question with those records.
+    others in the same pass, and waits for the next question with those records. `also` is a second view of the same
+    network, whose moments over all classes together are summed on the way, for the maps of `beside`.
     """
 
-    def __init__(self, view: View, orders: tuple[int, ...] = (1, 2), *, rows: int = ROWS) -> None:
+    def __init__(
+        self, view: View, orders: tuple[int, ...] = (1, 2), *, rows: int = ROWS, also: View | None = None
+    ) -> None:
         self.view, self.orders, self.rows = view, orders, rows
+        self.beside = None if also is None else OnePass(also, rows=rows)
         self._steady: bool | None = None
         self._waiting: OrderedDict[tuple[int, int, bytes], torch.Tensor] = OrderedDict()
 
@@ -53,34 +57,53 @@ class OnePass:
         found = self._summed(wanted, inputs, labels, classes)
         for other in wanted:
             if other != order:
-                self._waiting[other, classes, records] = found[other]
-        while len(self._waiting) > MOST_WAITING:
-            self._waiting.popitem(last=False)
+                self._keep(found[other], other, classes, records)
         return found[order]
+
+    def _keep(self, total: torch.Tensor, order: int, classes: int, records: bytes) -> None:
+        self._waiting[order, classes, records] = total
+        while sum(waiting.numel() for waiting in self._waiting.values()) > MOST_WAITING:
+            self._waiting.popitem(last=False)
 
     def _summed(
         self, orders: tuple[int, ...], inputs: torch.Tensor, labels: torch.Tensor, classes: int
     ) -> dict[int, torch.Tensor]:
-        shape = (classes, self.view.width)
-        totals = {order: torch.zeros(shape, dtype=torch.float64, device=inputs.device) for order in orders}
+        totals = self._nothing(orders, classes, inputs.device)
+        beside = {} if self.beside is None else self.beside._nothing(self.beside.orders, 1, inputs.device)
         numbers = torch.arange(classes, device=labels.device).unsqueeze(1)
         for start in range(0, len(inputs), self.rows):
             rows = slice(start, start + self.rows)
-            layers = [_clean(layer) for layer in self._layers(inputs[rows])]
-            chosen = (labels[rows] == numbers).to(torch.float64)
-            for order, summed in zip(orders, unit_sums(chosen, layers, orders), strict=True):
-                totals[order] += summed
+            looked = self._looked(inputs[rows])
+            self._add(totals, looked, (labels[rows] == numbers).to(torch.float64))
+            if self.beside is not None:
+                self.beside._add(
+                    beside, looked, torch.ones(1, len(labels[rows]), dtype=torch.float64).to(inputs.device)
+                )
+        if self.beside is not None:
+            records = _fingerprint(inputs, torch.zeros_like(labels))
+            for order, total in beside.items():
+                self.beside._keep(total, order, 1, records)
         return totals
 
-    def _layers(self, inputs: torch.Tensor) -> list[torch.Tensor]:
-        """Of at most `rows` records, from a batch of the one shape."""
+    def _nothing(self, orders: tuple[int, ...], classes: int, device: torch.device) -> dict[int, torch.Tensor]:
+        shape = (classes, self.view.width)
+        return {order: torch.zeros(shape, dtype=torch.float64, device=device) for order in orders}
+
+    def _add(self, totals: dict[int, torch.Tensor], looked: list[torch.Tensor], chosen: torch.Tensor) -> None:
+        """Add unit features of a batch, in double precision, to the rows that are `chosen` for each record."""
+        layers = [_clean(layer) for layer in self.view.read(looked)]
+        for order, summed in zip(totals, unit_sums(chosen, layers, tuple(totals)), strict=True):
+            totals[order] += summed
+
+    def _looked(self, inputs: torch.Tensor) -> list[torch.Tensor]:
+        """What the network says of at most `rows` records, from a batch of the one shape."""
         if self._steady is None:
             self._steady = inputs.dtype == torch.float64 or self._same_everywhere(inputs)
         given = inputs if self._steady else inputs.double()
         padded = given.new_zeros(self.rows, given.shape[1])
         padded[: len(given)] = given
         with full_precision(inputs.device):
-            return [layer[: len(given)] for layer in self.view.layers(_points(padded))]
+            return [layer[: len(given)] for layer in self.view.look(_points(padded))]
 
     def _same_everywhere(self, like: torch.Tensor) -> bool:
         """Whether invented images are seen the same, bit by bit, in other places of a batch and all alone."""
@@ -89,8 +112,8 @@ class OnePass:
         invented = (torch.rand(self.rows, like.shape[1], generator=random) * 2 - 1).to(like)
         invented[::3] *= 1e-3  # nearly flat images as well
         order = torch.randperm(self.rows, generator=random).to(like.device)
-        straight, shuffled = self._layers(invented), self._layers(invented[order])
-        alone = self._layers(invented[-1:])
+        straight, shuffled = self._looked(invented), self._looked(invented[order])
+        alone = self._looked(invented[-1:])
         return all(
             torch.equal(a[order], b) and torch.equal(a[-1:], c)
             for a, b, c in zip(straight, shuffled, alone, strict=True)
@@ -126,7 +149,9 @@ class Perceptual(FeatureMap):
 
     @property
     def working_size(self) -> int:
-        return 1  # a chunk is cut into small batches here, and holds no more than its records
+        # A chunk is cut into small batches here and holds no more than its records, so that this does not count
+        # memory: it says how much work a chunk may be, as a whole one is rehearsed before anything is spent.
+        return self.view.work
 
 
 def _points(inputs: torch.Tensor) -> torch.Tensor:

@@ -30,10 +30,20 @@ class View(ABC):
     """Numbers per image in each layer."""
     nonnegative: bool = False
     """Whether no feature is ever negative."""
+    work: int = 4_000
+    """Roughly how long an image takes; see `Perceptual.working_size`."""
 
     @abstractmethod
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
+        """The expensive part: what the network says of each image. Views of one network may share it."""
+
+    @abstractmethod
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The features of each image, layer by layer, out of what `look` gave."""
+
     def layers(self, points: torch.Tensor) -> list[torch.Tensor]:
-        """The features of each image, layer by layer."""
+        """Both in one."""
+        return self.read(self.look(points))
 
     @property
     def width(self) -> int:
@@ -81,16 +91,16 @@ class Perceived(NetworkView):
         with torch.no_grad():
             self.sizes = tuple(layer.shape[1] for layer in self.layers(torch.zeros(1, image.pixels)))
 
-    def maps(self, points: torch.Tensor) -> list[torch.Tensor]:
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
         """(n, channels, height, width), one after the other."""
         images = self.pictures(points)
         if self.resize:
             images = interpolate(images, size=(self.resize, self.resize), mode="bilinear", align_corners=False)
         return self.encoder.maps(images)
 
-    def layers(self, points: torch.Tensor) -> list[torch.Tensor]:
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
         # Pixel by pixel, because that is how a GPU likes to hold them: no copy is made there.
-        return [each.permute(0, 2, 3, 1).flatten(1) for each in self.maps(points)]
+        return [each.permute(0, 2, 3, 1).flatten(1) for each in looked]
 
 
 class LastLayer(NetworkView):
@@ -104,8 +114,11 @@ class LastLayer(NetworkView):
         with torch.no_grad():
             self.sizes = (self.layers(torch.zeros(1, self.image.pixels))[0].shape[1],)
 
-    def layers(self, points: torch.Tensor) -> list[torch.Tensor]:
-        return [self.perceived.maps(points)[-1].relu().mean(dim=(2, 3))]
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
+        return self.perceived.look(points)
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [looked[-1].relu().mean(dim=(2, 3))]
 
 
 class InceptionView(NetworkView):
@@ -113,11 +126,15 @@ class InceptionView(NetworkView):
 
     nonnegative = True
     sizes = (2048,)
+    work = 40_000
 
-    def layers(self, points: torch.Tensor) -> list[torch.Tensor]:
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
         images = interpolate(self.pictures(points), size=(SIDE, SIDE), mode="bilinear", align_corners=False)
         features: torch.Tensor = self.network(images * 2 - 1)
         return [features]
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        return looked
 
 
 class Projected(View):
@@ -133,8 +150,11 @@ class Projected(View):
         self.matrices = [matrix.T.contiguous() for matrix in matrices]
         self.sizes = tuple(matrix.shape[0] for matrix in matrices)
 
-    def layers(self, points: torch.Tensor) -> list[torch.Tensor]:
-        found = self.inner.layers(points)
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
         if self.matrices[0].device != points.device or self.matrices[0].dtype != points.dtype:
             self.matrices = [matrix.to(points) for matrix in self.matrices]
+        return self.inner.look(points)
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = self.inner.read(looked)
         return [layer @ matrix.to(layer.dtype) for layer, matrix in zip(found, self.matrices, strict=True)]

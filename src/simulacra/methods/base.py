@@ -72,6 +72,10 @@ class Method(Options, ABC):
         """The defaults for a kind of data, from public facts alone; a user's settings come on top."""
         return self
 
+    def public_files(self) -> Sequence[Path]:
+        """Files of public networks that training elsewhere needs beside the release."""
+        return ()
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import torch
@@ -85,12 +86,16 @@ class DPMEPF(ReleaseOnce):
         return replace(self, generator=replace(self.generator, latent=90))
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
-        passing = OnePass(self._view(schema), self._orders)
+        proxy = self._proxy(schema)
+        # The encoder's own last layer is read off the same pass.
+        also = proxy if self.stopping.proxy == "encoder" else None
+        passing = OnePass(self._view(schema), self._orders, also=also)
         asked: dict[str, FeatureMap] = {"class-counts": ClassCount(schema.classes)}
         for order in self._orders:
             asked[MOMENTS[order]] = PerClass(Perceptual(passing, order=order), schema.classes)
-        proxy = self._proxy(schema)
-        return asked if proxy is None else {**asked, **self.stopping.questions(proxy)}
+        if proxy is None:
+            return asked
+        return {**asked, **self.stopping.questions(passing.beside or OnePass(proxy))}
 
     def noise_shares(self) -> Mapping[str, float]:
         noise = self.stopping.noise
@@ -126,6 +131,11 @@ class DPMEPF(ReleaseOnce):
                 f"{inception.public_data} (sha256 {inception.contents})"
             )
         return [each for each in said if each]
+
+    def public_files(self) -> Sequence[Path]:
+        projection = self.projection.file()
+        inception = [weights.find("inception").path] if self.stopping.proxy == "inception" else []
+        return [self.encoder.file(), *([projection] if projection else []), *inception]
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         counts = releases["class-counts"].value.clamp(min=1.0)

@@ -1,7 +1,8 @@
 """Which public network looks at the images, and through which projection: settings, and the view they name.
 
 Weights and projections may lie in files. A release is bound to what is in them and not to where they lie, so their
-checksums become settings as soon as the files are first named, and training elsewhere may name another path.
+checksums become settings as soon as the files are first named, and training elsewhere may name another path. A file
+that is not at its path is looked for by that name in the folder encoders of the cache.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.features.projections import random_matrices, read
 from simulacra.features.views import InceptionView, LastLayer, Perceived, Projected, View
@@ -47,7 +49,7 @@ class EncoderOptions(Options):
             raise SettingError("encoder.widths must be from 1 to 8 numbers from 1 to 4096")
         if self.resize is not None and not 1 <= self.resize <= LARGEST_SIDE:
             raise SettingError(f"encoder.resize must be from 1 to {LARGEST_SIDE}, got {self.resize}")
-        if self.weights is not None and self.checksum is None and Path(self.weights).is_file():
+        if self.weights is not None and self.checksum is None and _place(self.weights).is_file():
             object.__setattr__(self, "checksum", _loaded(self).checksum)
 
     def asking(self) -> Mapping[str, Any]:
@@ -68,6 +70,10 @@ class EncoderOptions(Options):
                 "set encoder.weights to the file it was released with"
             )
         return loaded
+
+    def file(self) -> Path:
+        """Where the weights lie."""
+        return weights.find(self.network).path if self.weights is None else _place(self.weights)
 
     def view(self, image: ImageShape) -> Perceived:
         """All outputs of the network's convolutions."""
@@ -91,13 +97,17 @@ class ProjectionOptions(Options):
             raise SettingError(
                 f"projection.directions must be from 1 to {MOST_DIRECTIONS}, and projection.seed from 0 to 2^63 - 1"
             )
-        if self.kind == "file" and self.checksum is None and Path(self.source).is_file():
-            object.__setattr__(self, "checksum", _matrices(*_stamp(self.source))[1])
+        if self.kind == "file" and self.checksum is None and _place(self.source).is_file():
+            object.__setattr__(self, "checksum", _matrices(*_stamp(_place(self.source)))[1])
 
     @property
     def kind(self) -> str:
         """none, random or file."""
         return self.source if self.source in ("none", "random") else "file"
+
+    def file(self) -> Path | None:
+        """Where it lies, if it is in a file."""
+        return _place(self.source) if self.kind == "file" else None
 
     def asking(self) -> Mapping[str, Any]:
         """What decides a release; the path of a file does not."""
@@ -114,7 +124,7 @@ class ProjectionOptions(Options):
             return view
         if self.kind == "random":
             return Projected(view, random_matrices(view.sizes, self.directions, seed=self.seed))
-        matrices, checksum, _ = _matrices(*_stamp(self.source))
+        matrices, checksum, _ = _matrices(*_stamp(_place(self.source)))
         if self.checksum is not None and checksum != self.checksum:
             raise DataError(
                 f'"{self.source}" is another projection than that of this run ({self.checksum[:12]}...); '
@@ -128,7 +138,7 @@ class ProjectionOptions(Options):
             return None
         if self.kind == "random":
             return f"the features are projected by random matrices of seed {self.seed}, which depend on no data"
-        data = _matrices(*_stamp(self.source))[2]
+        data = _matrices(*_stamp(_place(self.source)))[2]
         return f"the features are projected onto directions found on public images of {data} (sha256 {self.checksum})"
 
 
@@ -154,7 +164,8 @@ def _loaded(options: EncoderOptions) -> encoder_files.Loaded:
         published = options.network in weights.CATALOGUE
         stamp = _stamp(weights.find(options.network).path)[1:] if published else (0, 0)
         return _read_encoder(options.network, None, options.widths, *stamp)
-    return _read_encoder(options.network, options.weights, options.widths, *_stamp(options.weights)[1:])
+    place, size, changed = _stamp(_place(options.weights))
+    return _read_encoder(options.network, place, options.widths, size, changed)
 
 
 @lru_cache(maxsize=4)
@@ -177,6 +188,11 @@ def _matrices(path: str, size: int, changed: int) -> tuple[tuple[Any, ...], str,
         {f"layer.{number}": matrix for number, matrix in enumerate(matrices)}
     )
     return tuple(matrices), checksum, facts.get("data", encoder_files.UNSAID)
+
+
+def _place(path: str) -> Path:
+    kept = cache_folder() / "encoders" / path
+    return kept if not Path(path).is_file() and kept.is_file() else Path(path)
 
 
 def _stamp(path: str | Path) -> tuple[str, int, int]:

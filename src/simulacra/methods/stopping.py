@@ -45,9 +45,8 @@ class Stopping(Options):
         if not 1 <= self.checks <= 100_000 or not 2 <= self.samples <= 1_000_000:
             raise SettingError("stopping.checks must be from 1 to 100,000 and stopping.samples from 2 to 1,000,000")
 
-    def questions(self, view: View) -> Mapping[str, FeatureMap]:
+    def questions(self, passing: OnePass) -> Mapping[str, FeatureMap]:
         """Both moments, of all records together."""
-        passing = OnePass(view)
         return {FIRST: Perceptual(passing, order=1), SECOND: Perceptual(passing, order=2)}
 
 

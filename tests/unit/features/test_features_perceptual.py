@@ -38,22 +38,22 @@ def test_a_record_has_the_same_bits_in_any_place_beside_any_others(name: str) ->
     """Removing one record shifts all others to other places of the batch and must not move them."""
     passing = OnePass(Perceived(COLOUR, encoders.build(name), name=name), rows=8)
     whole = records(11, COLOUR)
-    alone = [passing._layers(whole[i : i + 1]) for i in range(11)]
+    alone = [passing._looked(whole[i : i + 1]) for i in range(11)]
     assert passing._steady
     for start in (0, 3):
-        for place, layers in enumerate(zip(*passing._layers(whole[start : start + 8]), strict=True)):
+        for place, layers in enumerate(zip(*passing._looked(whole[start : start + 8]), strict=True)):
             assert all(torch.equal(a, b[0]) for a, b in zip(layers, alone[start + place], strict=True))
 
 
 def test_a_network_that_is_not_steady_runs_in_double_precision() -> None:
     view = small()
-    genuine = view.layers
+    genuine = view.look
 
     def wavering(points: torch.Tensor) -> list[torch.Tensor]:
         layers = genuine(points)
         return layers if points.dtype == torch.float64 else [each + 1e-6 * each.roll(1, dims=0) for each in layers]
 
-    view.layers = wavering  # type: ignore[method-assign]
+    view.look = wavering  # type: ignore[method-assign]
     passing = OnePass(view, rows=8)
     total = passing.sums(1, records(9), torch.zeros(9, dtype=torch.int64), 1)
     assert passing._steady is False
@@ -107,16 +107,16 @@ def test_a_network_of_infinite_numbers_adds_nothing_infinite() -> None:
 def test_two_moments_of_the_same_records_take_one_pass() -> None:
     passing = OnePass(small(), rows=8)
     looked: list[int] = []
-    genuine = passing.view.layers
+    genuine = passing.view.look
 
     def counting(points: torch.Tensor) -> list[torch.Tensor]:
         looked.append(len(points))
         return genuine(points)
 
-    passing.view.layers = counting  # type: ignore[method-assign]
+    passing.view.look = counting  # type: ignore[method-assign]
     first, second = (PerClass(Perceptual(passing, order=order), 3) for order in (1, 2))
     inputs, labels = records(20), torch.arange(20) % 3
-    passing._layers(inputs[:8])
+    passing._looked(inputs[:8])
     looked.clear()
     chunks = [slice(0, 12), slice(12, 20)]
     for chunk in chunks:
@@ -133,11 +133,40 @@ def test_two_moments_of_the_same_records_take_one_pass() -> None:
     assert torch.equal(other, second.clipped_sum(inputs, labels).roll(1, dims=0))
 
 
-def test_what_waits_is_not_kept_for_ever() -> None:
+def test_a_second_view_of_the_same_network_takes_no_pass_of_its_own() -> None:
+    view = small()
+    passing = OnePass(view, rows=8, also=LastLayer(view))
+    assert passing.beside is not None
+    main = [PerClass(Perceptual(passing, order=order), 3) for order in (1, 2)]
+    proxies = [Perceptual(passing.beside, order=order) for order in (1, 2)]
+    inputs, labels = records(20), torch.arange(20) % 3
+    for feature_map in main:
+        feature_map.clipped_sum(inputs, labels)
+    looked: list[int] = []
+    genuine = view.look
+    view.look = lambda points: looked.append(len(points)) or genuine(points)  # type: ignore[func-returns-value,method-assign]
+    shared = [feature_map.clipped_sum(inputs, labels) for feature_map in proxies]
+    assert not looked
+    alone = [feature_map.clipped_sum(inputs, labels) for feature_map in proxies]
+    assert looked
+    for one, other in zip(shared, alone, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_what_waits_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = OnePass(small(), rows=4)
+    monkeypatch.setattr("simulacra.features.perceptual.MOST_WAITING", 8 * passing.view.width)
     for seed in range(12):
         passing.sums(1, records(2, seed=seed), torch.zeros(2, dtype=torch.int64), 1)
     assert len(passing._waiting) == 8
+
+
+def test_a_chunk_that_is_rehearsed_is_no_more_than_a_few_minutes_of_work() -> None:
+    from simulacra.privacy.summing import chunk_rows
+
+    assert chunk_rows(PerClass(Perceptual(OnePass(small()), order=1), 3), 120) <= 1000
+    inception = InceptionView(GREY, Inception())
+    assert chunk_rows(Perceptual(OnePass(inception), order=1), 120) <= 100
 
 
 @pytest.mark.parametrize("orders", [(1,), (2,), (1, 2)])

@@ -194,6 +194,17 @@ def test_training_elsewhere_may_name_another_path_but_no_other_weights(folder: P
         simulacra.train(run.folder, device="cpu", settings={"moments": 1, "encoder.resize": 16})
 
 
+def test_a_file_is_also_found_by_its_name_in_the_cache(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SIMULACRA_CACHE", str(folder / "cache"))
+    kept = folder / "cache" / "encoders"
+    kept.mkdir(parents=True)
+    (folder / "encoder.safetensors").rename(kept / "mine.safetensors")
+    method: Any = make_method("dp-mepf", settings("mine.safetensors", stopping__proxy="encoder"), SCHEMA)
+    assert method.encoder.checksum is not None
+    assert method.public_files() == [kept / "mine.safetensors"]
+    assert len(method.plan(SCHEMA)) == 5
+
+
 def test_a_projection_of_another_release_is_refused(folder: Path) -> None:
     view = Perceived(ImageShape(height=8, width=8), SmallEncoder(WIDTHS), name="small")
     for name in ("one", "two"):
