@@ -300,6 +300,33 @@ def test_grey_and_colour_images_work_alike(channels: int, folder: Path) -> None:
     assert np.asarray(images).shape == ((3, 8, 8) if channels == 1 else (3, 8, 8, 3))
 
 
+def test_faces_of_64_pixels_come_from_a_folder_of_images(folder: Path) -> None:
+    from PIL import Image
+
+    place = folder / "faces"
+    place.mkdir()
+    random = np.random.default_rng(0)
+    for number in range(6):
+        Image.fromarray(random.integers(0, 256, (64, 64, 3), dtype=np.uint8)).save(place / f"{number}.png")
+    run = simulacra.fit(
+        place,
+        schema=Schema(image=ImageShape(height=64, width=64, channels=3)),
+        method="dp-mepf",
+        epsilon=1.0,
+        delta=1e-5,
+        adjacency="add-remove",
+        out=folder / "run",
+        ledger=folder / "faces.ledger",
+        settings={
+            **settings(folder / "encoder.safetensors", moments=1, training__steps=1, training__batch=2),
+            "generator.kind": "residual",
+        },
+        device="cpu",
+    )
+    images, _ = run.sample(2, seed=0)
+    assert np.asarray(images).shape == (2, 64, 64, 3)
+
+
 # -- matching -----------------------------------------------------------------------------------------------------
 
 IMAGE = ImageShape(height=8, width=8, classes=("a", "b"))
