@@ -1,7 +1,10 @@
-"""Matching perceptual moments: the squared distance of a large batch, or the paper's tracked difference.
+"""Matching perceptual moments: the squared distance of a large batch, of many batches, or the tracked difference.
 
 `plain` minimises || target - mean of the batch ||^2, from which the part that a batch's own spread adds is taken out:
 features have length 1, so that part is known, and the estimate is unbiased at any batch size.
+
+`averaged` takes the difference between target and mean from a moving average over batches, of which the newest counts
+for a share of `newest`, and goes up along it: the gradient of the same distance with less of one batch's chance in it.
 
 `tracked` is what Harder et al. (2023) and dos Santos et al. (2019) do: a vector v follows the difference between target
 and batch mean by Adam on their mean squared error, and the generator goes up along v. Since the error is a mean over
@@ -43,7 +46,9 @@ class PerceptualTraining(Options):
     """The learning rate falls along a half cosine to this share of it; 1 leaves it as it is."""
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
-    loss: Literal["plain", "tracked"] = "plain"
+    loss: Literal["plain", "averaged", "tracked"] = "plain"
+    newest: float = 0.1
+    """Share of the newest batch in the averaged difference; 1 is the distance of each batch by itself."""
     tracking_rate: float = 1e-3
     """LR_mavg of the paper: the rate at which the tracked difference learns."""
     average: float = 0.999
@@ -56,6 +61,8 @@ class PerceptualTraining(Options):
             raise SettingError(f"training needs steps >= 1 and batch >= 2, got {self.steps} and {self.batch}")
         if not 0 < self.learning_rate <= 1 or not 0 < self.final_rate <= 1 or not 0 < self.tracking_rate <= 1:
             raise SettingError("training.learning_rate, final_rate and tracking_rate must be above 0 and at most 1")
+        if not 0 < self.newest <= 1:
+            raise SettingError(f"training.newest must be above 0 and at most 1, got {self.newest:g}")
         if not 0 <= self.momentum < 1 or not 0 <= self.average < 1:
             raise SettingError("training.momentum and training.average must be at least 0 and below 1")
 
@@ -64,6 +71,7 @@ class Learning(nn.Module):
     """All that changes: the generator, its average, and the tracked differences."""
 
     age: torch.Tensor
+    batches: torch.Tensor
 
     def __init__(self, generator: Any, targets: Mapping[int, torch.Tensor], training: PerceptualTraining) -> None:
         super().__init__()
@@ -71,6 +79,10 @@ class Learning(nn.Module):
         self.average = copy.deepcopy(generator).requires_grad_(False) if training.average else None
         self.register_buffer("age", torch.zeros(()))
         self.tracked = nn.ParameterDict()
+        self.register_buffer("batches", torch.zeros(()))
+        if training.loss == "averaged":
+            for order, target in targets.items():
+                self.register_buffer(f"moving{order}", torch.zeros_like(target))
         if training.loss == "tracked":
             for order, target in targets.items():
                 reach = 1 / math.sqrt(target.shape[1])
@@ -175,15 +187,14 @@ class _Step:
             points = self.learning.generator(self.noise, self.groups.one_hot).float()
             layers = self.view.layers(points)
         means = dict(zip(self.orders, unit_sums(self.groups.averaging, layers, self.orders), strict=True))
-        loss = self._tracked(means) if self.training.loss == "tracked" else self._plain(means)
+        loss = {"plain": self._distance, "averaged": self._averaged, "tracked": self._tracked}[self.training.loss](
+            means
+        )
         for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
             parameter.grad = gradient.contiguous()  # a fused step wants the layout of the weights
         self.optimiser.step()
         self.learning.follow(self.training.average)
         return (self._distance({order: mean.detach() for order, mean in means.items()}),)
-
-    def _plain(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
-        return self._distance(means)
 
     def _distance(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
         """The squared distance to the targets, unbiased, as a share of their squared length."""
@@ -193,6 +204,16 @@ class _Step:
             lengths = (mean.square().sum(dim=1, keepdim=True) - self.own) * self.unbiased
             parts.append(target.square().sum() - 2 * (target * mean).sum() + lengths.sum())
         return torch.stack(parts).sum() * self.scale
+
+    def _averaged(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
+        self.learning.batches += 1
+        newest = (1 / self.learning.batches).clamp(min=self.training.newest)  # at first, a plain mean of all batches
+        parts = []
+        for order, mean in means.items():
+            moving: torch.Tensor = getattr(self.learning, f"moving{order}")
+            moving += (self.targets[order] - mean.detach() - moving) * newest
+            parts.append((moving * mean).sum())
+        return -2 * self.scale * torch.stack(parts).sum()
 
     def _tracked(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
         tracked = {int(order): vector for order, vector in self.learning.tracked.items()}

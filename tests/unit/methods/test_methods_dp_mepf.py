@@ -237,8 +237,9 @@ def test_a_projection_of_another_release_is_refused(folder: Path) -> None:
         ({"projection.directions": 0}, "projection.directions must be from 1"),
         ({"moments": 3}, "moments must be 1 or 2"),
         ({"generator.kind": "condensed"}, "a condensed generator is not for"),
+        ({"training.newest": 0}, "training.newest must be above 0"),
         ({"training.average": 1}, "training.average must be at least 0 and below 1"),
-        ({"training.loss": "fast"}, "expected one of plain, tracked"),
+        ({"training.loss": "fast"}, "expected one of plain, averaged, tracked"),
     ],
 )
 def test_bad_settings_end_in_one_line_with_nothing_spent(
@@ -365,7 +366,7 @@ def trained(training: PerceptualTraining, context: Context | None = None, judge:
     )
 
 
-@pytest.mark.parametrize("loss", ["plain", "tracked"])
+@pytest.mark.parametrize("loss", ["plain", "averaged", "tracked"])
 @pytest.mark.parametrize("precision", ["single", "bf16"])
 def test_training_comes_nearer_to_the_target(loss: Any, precision: Any) -> None:
     context = Context()
@@ -448,6 +449,28 @@ def test_the_tracked_difference_is_adam_on_the_mean_squared_error() -> None:
             torch.testing.assert_close(learning.tracked[str(order)].detach(), theirs[order].detach())
 
 
+def test_an_average_of_the_newest_batch_alone_has_the_gradient_of_its_squared_distance() -> None:
+    from simulacra.methods.matching import groups_for
+    from simulacra.methods.perceptual_matching import Learning, _optimiser, _Step, _weighted
+
+    looking = view()
+    training = PerceptualTraining(batch=8, loss="averaged", newest=1.0, average=0.0)
+    wanted = targets(looking)
+    learning = Learning(generator(), wanted, training).train()
+    groups = _weighted(groups_for(learning.generator, torch.tensor([0.5, 0.5]), 8), 2)
+    optimiser = _optimiser(learning, training, torch.device("cpu"))
+    step = _Step(learning, looking, wanted, (1, 2), groups, optimiser, training, torch.device("cpu"))
+    step.noise.normal_(generator=torch.Generator().manual_seed(0))
+    layers = looking.layers(learning.generator(step.noise, groups.one_hot))
+    means = dict(zip((1, 2), unit_sums(groups.averaging, layers, (1, 2)), strict=True))
+    naive = torch.stack([(wanted[order] - mean).square().sum() for order, mean in means.items()]).sum() * step.scale
+    weights_of = list(learning.generator.parameters())
+    right = torch.autograd.grad(naive, weights_of, retain_graph=True)
+    found = torch.autograd.grad(step._averaged(means), weights_of)
+    for one, other in zip(found, right, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
+
+
 def judge() -> Judge:
     last = LastLayer(view())
     first, second = unit_sums(torch.full((1, 30), 1 / 30), last.layers(torch.rand(30, 64)), (1, 2))
@@ -464,7 +487,7 @@ class Interrupt:
             raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("loss", ["plain", "tracked"])
+@pytest.mark.parametrize("loss", ["plain", "averaged", "tracked"])
 def test_training_that_was_interrupted_goes_on_as_if_it_had_not(loss: Any, tmp_path: Path) -> None:
     training = PerceptualTraining(steps=40, batch=16, loss=loss, average=0.9)
     torch.manual_seed(0)
