@@ -150,7 +150,8 @@ def match_moments(
                 if step % looks == 0 or last:
                     _tell(context, step + 1, training.steps, loss.item())
                 if judge and ((step + 1) % checked == 0 or last):
-                    context.curves.setdefault(CURVE, []).append((step + 1, judge.judge(learning.result)))
+                    judge.judge(learning.result, step + 1)
+                    context.curves[CURVE] = judge.curve
                 if context.checkpoint and (step + 1) % every == 0 and not last:
                     save(context.checkpoint, learning, optimiser, random, step + 1, context.curve, None, judge)
     except KeyboardInterrupt:

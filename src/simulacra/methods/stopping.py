@@ -24,6 +24,7 @@ from simulacra.privacy.query import FeatureMap
 FIRST, SECOND = "stopping-first", "stopping-second"
 BATCH = 250
 CURVE = "distance to the stopping proxy"
+LEAST, SEEN = "least distance", "distances"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,9 +61,11 @@ class Judge:
         self._samples, self._seed = samples, seed
         self._kept: dict[str, torch.Tensor] = {}
         self._least = math.inf
+        self.curve: list[tuple[int, float]] = []
+        """Step and squared distance, of every look."""
 
     @torch.no_grad()
-    def judge(self, generator: Any) -> float:
+    def judge(self, generator: Any, step: int) -> float:
         """The squared distance to the proxy, from the same codes each time; keeps what is better than all before."""
         device = next(generator.parameters()).device
         random = torch.Generator(device=device).manual_seed(self._seed)
@@ -84,6 +87,7 @@ class Judge:
         if distance < self._least:
             self._least = distance
             self._kept = {name: value.detach().clone() for name, value in generator.state_dict().items()}
+        self.curve.append((step, distance))
         return distance
 
     def take(self, generator: Any) -> None:
@@ -94,12 +98,14 @@ class Judge:
     @property
     def state(self) -> dict[str, torch.Tensor]:
         """All that changes in training."""
-        return {**self._kept, "least distance": torch.tensor(self._least, dtype=torch.float64)}
+        curve = torch.tensor(self.curve, dtype=torch.float64).reshape(-1, 2)
+        return {**self._kept, LEAST: torch.tensor(self._least, dtype=torch.float64), SEEN: curve}
 
     def restore(self, state: dict[str, torch.Tensor]) -> None:
         """Continue from a state."""
-        self._least = float(state["least distance"])
-        self._kept = {name: value for name, value in state.items() if name != "least distance"}
+        self._least = float(state[LEAST])
+        self._kept = {name: value for name, value in state.items() if name not in (LEAST, SEEN)}
+        self.curve[:] = [(int(step), distance) for step, distance in state[SEEN].tolist()]
 
 
 def _on_cpu(seed: int) -> torch.Generator:

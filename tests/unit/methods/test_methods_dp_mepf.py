@@ -503,14 +503,15 @@ def test_training_that_was_interrupted_goes_on_as_if_it_had_not(loss: Any, tmp_p
     for name, value in whole.state_dict().items():
         torch.testing.assert_close(resumed.state_dict()[name], value)
     assert whole_judge._least == pytest.approx(second_judge._least)
+    assert [step for step, _ in again.curves[CURVE]] == [10, 20, 30, 40]
 
 
 def test_the_best_checkpoint_is_kept_and_taken() -> None:
     torch.manual_seed(1)
     judging = judge()
     made = [generator(seed) for seed in range(3)]
-    distances = [judging.judge(each) for each in made]
-    assert distances == [judging.judge(each) for each in made]  # the same codes each time
+    distances = [judging.judge(each, 1) for each in made]
+    assert distances == [judging.judge(each, 1) for each in made]  # the same codes each time
     judging.take(made[0])
     best = made[int(np.argmin(distances))] if int(np.argmin(distances)) else generator(0)
     for name, value in best.state_dict().items():
