@@ -90,8 +90,11 @@ class OnePass:
         return {order: torch.zeros(shape, dtype=torch.float64, device=device) for order in orders}
 
     def _add(self, totals: dict[int, torch.Tensor], looked: list[torch.Tensor], chosen: torch.Tensor) -> None:
-        """Add unit features of a batch, in double precision, to the rows that are `chosen` for each record."""
-        layers = [_clean(layer) for layer in self.view.read(looked)]
+        """Add unit features of a batch to the rows that are `chosen` for each record.
+
+        In double precision from here on: a batch may be short now, so that projections could add up in another order.
+        """
+        layers = self.view.read([_clean(each) for each in looked])
         for order, summed in zip(totals, unit_sums(chosen, layers, tuple(totals)), strict=True):
             totals[order] += summed
 

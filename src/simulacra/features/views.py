@@ -149,12 +149,14 @@ class Projected(View):
         self.image, self.inner = view.image, view
         self.matrices = [matrix.T.contiguous() for matrix in matrices]
         self.sizes = tuple(matrix.shape[0] for matrix in matrices)
+        self._ready = self.matrices
 
     def look(self, points: torch.Tensor) -> list[torch.Tensor]:
-        if self.matrices[0].device != points.device or self.matrices[0].dtype != points.dtype:
-            self.matrices = [matrix.to(points) for matrix in self.matrices]
         return self.inner.look(points)
 
     def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
         found = self.inner.read(looked)
-        return [layer @ matrix.to(layer.dtype) for layer, matrix in zip(found, self.matrices, strict=True)]
+        one = self._ready[0]
+        if one.device != found[0].device or one.dtype != found[0].dtype:
+            self._ready = [matrix.to(found[0]) for matrix in self.matrices]
+        return [layer @ matrix for layer, matrix in zip(found, self._ready, strict=True)]

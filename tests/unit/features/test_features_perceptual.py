@@ -11,6 +11,7 @@ from simulacra.errors import SettingError
 from simulacra.features.combine import PerClass
 from simulacra.features.groups import Groups
 from simulacra.features.perceptual import OnePass, Perceptual
+from simulacra.features.projections import random_matrices
 from simulacra.features.unit_sums import FLOOR, unit_sums
 from simulacra.features.views import InceptionView, LastLayer, Perceived, Projected
 from simulacra.networks import encoders
@@ -233,6 +234,21 @@ def test_a_projection_keeps_the_bound_and_must_fit() -> None:
     assert feature_map.clipped_sum(records(1), torch.zeros(1, dtype=torch.int64)).norm() <= 1 + 1e-9
     with pytest.raises(SettingError, match="made for another encoder"):
         Projected(view, matrices[:-1])
+
+
+@pytest.mark.parametrize("projected", [True, False])
+def test_no_record_moves_another_by_rounding(projected: bool) -> None:
+    """In single precision a product of matrices adds up in another order when a batch is one row shorter."""
+    view = small()
+    seen = Projected(view, random_matrices(view.sizes, 5, seed=0)) if projected else LastLayer(view)
+    feature_map = Perceptual(OnePass(seen, rows=8), order=1)
+    inputs, labels = records(30), torch.zeros(30, dtype=torch.int64)
+    whole = feature_map.clipped_sum(inputs, labels)
+    for index in (0, 3, 29):
+        kept = torch.arange(30) != index
+        alone = feature_map.clipped_sum(inputs[index : index + 1], labels[:1])
+        others = feature_map.clipped_sum(inputs[kept], labels[kept])
+        assert (whole - others - alone).norm() < 1e-12
 
 
 def test_pooled_features_are_never_negative() -> None:
