@@ -13,13 +13,13 @@ import torch
 
 from simulacra.features.groups import Groups
 from simulacra.features.points import PixelPoints
-from simulacra.features.unit_sums import FLOOR, unit_sums
+from simulacra.features.unit_sums import FLOOR, lengths_of, raised, unit_sums
 from simulacra.features.views import View
 from simulacra.networks.devices import full_precision
 from simulacra.privacy.query import FeatureMap
 
-ROWS = 32
-"""Images that pass the network at once. Always so many, see `OnePass`."""
+MOST_ROWS, MOST_NUMBERS = 64, 20_000_000
+"""Images that pass the network at once, always as many: fewer where each has many features. See `OnePass`."""
 MOST_WAITING = 50_000_000
 """Numbers in sums of the other moment that are kept until they are asked for."""
 
@@ -39,10 +39,11 @@ class OnePass:
     """
 
     def __init__(
-        self, view: View, orders: tuple[int, ...] = (1, 2), *, rows: int = ROWS, also: View | None = None
+        self, view: View, orders: tuple[int, ...] = (1, 2), *, rows: int | None = None, also: View | None = None
     ) -> None:
-        self.view, self.orders, self.rows = view, orders, rows
-        self.beside = None if also is None else OnePass(also, rows=rows)
+        self.view, self.orders = view, orders
+        self.rows = rows or max(8, min(MOST_ROWS, MOST_NUMBERS // view.width))
+        self.beside = None if also is None else OnePass(also, rows=self.rows)
         self._steady: bool | None = None
         self._waiting: OrderedDict[tuple[int, int, bytes], torch.Tensor] = OrderedDict()
 
@@ -95,8 +96,11 @@ class OnePass:
         In double precision from here on: a batch may be short now, so that projections could add up in another order.
         """
         layers = self.view.read([_clean(each) for each in looked])
-        for order, summed in zip(totals, unit_sums(chosen, layers, tuple(totals)), strict=True):
-            totals[order] += summed
+        for order, total in totals.items():
+            powers = [raised(layer, order) for layer in layers]
+            weights = chosen / lengths_of(powers, order)
+            for part, power in zip(total.split(self.view.sizes, dim=1), powers, strict=True):  # type: ignore[no-untyped-call]
+                part.addmm_(weights, power)
 
     def _looked(self, inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the network says of at most `rows` records, from a batch of the one shape."""
@@ -163,7 +167,7 @@ def _points(inputs: torch.Tensor) -> torch.Tensor:
 
 def _clean(layer: torch.Tensor) -> torch.Tensor:
     """In double precision and without NaN: what a record adds must be a number, whatever the network says."""
-    return torch.nan_to_num(layer.to(torch.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    return torch.nan_to_num(layer, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float64)
 
 
 def _fingerprint(inputs: torch.Tensor, labels: torch.Tensor) -> bytes:

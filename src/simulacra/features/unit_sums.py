@@ -24,12 +24,12 @@ class UnitSums(torch.autograd.Function):
     def forward(
         ctx: Any, averaging: torch.Tensor, orders: tuple[int, ...], *layers: torch.Tensor
     ) -> tuple[torch.Tensor, ...]:
-        lengths = {order: _lengths(layers, order) for order in orders}
+        powers = {order: [raised(layer, order) for layer in layers] for order in orders}
+        lengths = {order: lengths_of(powers[order], order) for order in orders}
         ctx.save_for_backward(averaging, *lengths.values(), *layers)
         ctx.orders = orders
         return tuple(
-            torch.cat([(averaging / lengths[order]) @ _power(layer, order) for layer in layers], dim=1)
-            for order in orders
+            torch.cat([(averaging / lengths[order]) @ power for power in powers[order]], dim=1) for order in orders
         )
 
     @staticmethod
@@ -43,12 +43,12 @@ class UnitSums(torch.autograd.Function):
             parts = torch.split(gradient, sizes, dim=1)
             along = torch.zeros_like(length)
             for layer, part in zip(layers, parts, strict=True):
-                along += ((_power(layer, order) @ part.T) * averaging.T).sum(dim=1)
+                along += ((raised(layer, order) @ part.T) * averaging.T).sum(dim=1)
             # Below the floor the divisor is a constant, and nothing is taken out along the features.
             along = torch.where(length > FLOOR**order, along / length.square(), 0.0).unsqueeze(1)
             weights = (averaging / length).T
             for number, (layer, part) in enumerate(zip(layers, parts, strict=True)):
-                power = _power(layer, order)
+                power = raised(layer, order)
                 towards = torch.addcmul(weights @ part, power, along / length.unsqueeze(1), value=-1)
                 if order == 2:
                     towards = towards.mul_(2 * layer.to(towards.dtype))
@@ -64,13 +64,13 @@ def unit_sums(
     return found
 
 
-def _power(layer: torch.Tensor, order: int) -> torch.Tensor:
+def raised(layer: torch.Tensor, order: int) -> torch.Tensor:
     """In single precision at least: half of it is not enough to add up squares."""
     wide = layer.float() if layer.dtype in (torch.bfloat16, torch.float16) else layer
     return wide if order == 1 else wide.square()
 
 
-def _lengths(layers: Sequence[torch.Tensor], order: int) -> torch.Tensor:
+def lengths_of(powers: Sequence[torch.Tensor], order: int) -> torch.Tensor:
     """(images,): of the features of all layers together, or of their squares; never below the floor."""
-    total = torch.stack([torch.linalg.vector_norm(_power(layer, order), dim=1).square() for layer in layers]).sum(0)
+    total = torch.stack([torch.linalg.vector_norm(power, dim=1).square() for power in powers]).sum(0)
     return total.sqrt().clamp(min=FLOOR**order)

@@ -56,7 +56,8 @@ class NetworkView(View):
 
     def __init__(self, image: ImageShape, network: nn.Module) -> None:
         self.image = image
-        self.network = network.eval().requires_grad_(False)
+        # Pixel by pixel, as features are read: nothing has to be copied into that order then.
+        self.network = network.eval().requires_grad_(False).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def pictures(self, points: torch.Tensor) -> torch.Tensor:
         """(n, 3, height, width), grey as three equal channels."""
@@ -69,7 +70,7 @@ class NetworkView(View):
         if one.device != points.device or one.dtype != points.dtype:
             self.network.to(points.device, points.dtype)
             if points.dtype != torch.float64:  # a processor has no quicker kernels for that
-                self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+                self.network.to(memory_format=torch.channels_last)
 
 
 class Perceived(NetworkView):
