@@ -154,6 +154,10 @@ def test_a_second_view_of_the_same_network_takes_no_pass_of_its_own() -> None:
         assert torch.equal(one, other)
 
 
+def test_per_class_records_arrive_in_the_precision_of_the_map() -> None:
+    assert PerClass(Perceptual(OnePass(small()), order=1), 3).dtype == torch.float32
+
+
 def test_what_waits_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     passing = OnePass(small(), rows=4)
     monkeypatch.setattr("simulacra.features.perceptual.MOST_WAITING", 8 * passing.view.width)
