@@ -44,6 +44,7 @@ def contents(work: Workplace, book: Path, rows: Sequence[Row], scorings: Sequenc
         known = book / f"{row.name}.json"
         if known.exists():
             files[f"results/{row.name}.json"] = known
+        files |= network_files(row)
     for name in sorted({row.data for row in rows}):
         files |= data_files(name)
     for name in sorted({name for scoring in scorings for name in scoring.weights if _fits(scoring, rows)}):
@@ -52,6 +53,19 @@ def contents(work: Workplace, book: Path, rows: Sequence[Row], scorings: Sequenc
         path = weights.get(name)
         files[f"cache/{path.relative_to(cache_folder()).as_posix()}"] = path
     return files
+
+
+def network_files(row: Row) -> Files:
+    """The public networks that a row's method trains with; they must be in the cache to be found elsewhere."""
+    from simulacra.methods import make_method
+
+    if row.real or row.rival:
+        return {}
+    found = make_method(row.method, row.settings, row.schema).public_files()
+    for path in found:
+        if not path.is_relative_to(cache_folder()):
+            raise click.ClickException(f'"{path.name}" does not travel; put it into the folder encoders of the cache')
+    return {f"cache/{path.relative_to(cache_folder()).as_posix()}": path for path in found}
 
 
 def data_files(name: str) -> Files:

@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed                 # all, printed and written to benchmarks/results/speed.json
     python -m benchmarks.speed critic          # one of: embedding, streaming, startup, tangent, inception, upsampling,
-                                               # critic
+                                               # critic, condensation, perceptual
 
 `streaming` needs the Covertype table in SIMULACRA_DATA; `embedding` uses MNIST's size and invented pixels.
 """
@@ -123,7 +123,7 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
-    from benchmarks import speed_condensation, speed_critic, speed_networks
+    from benchmarks import speed_condensation, speed_critic, speed_networks, speed_perceptual
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
@@ -134,6 +134,7 @@ def main(names: list[str]) -> None:
         "upsampling": speed_networks.upsampling,
         "critic": speed_critic.critic,
         "condensation": speed_condensation.condensation,
+        "perceptual": speed_perceptual.perceptual,
     }
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or known:

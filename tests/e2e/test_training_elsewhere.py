@@ -77,3 +77,38 @@ def test_a_private_gan_can_be_prepared_here_and_trained_there(work: Path) -> Non
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.split() == ["5", "5"]
+
+
+def test_perceptual_moments_can_be_released_here_and_matched_there(work: Path) -> None:
+    import tiny
+    import torch
+
+    import simulacra
+    from simulacra.networks import encoder_files
+    from simulacra.networks.small_encoder import SmallEncoder
+
+    with torch.random.fork_rng(devices=[]):
+        encoder_files.save(work / "encoder.safetensors", SmallEncoder((4,)).state_dict(), {"data": "pictures"})
+    simulacra.release(
+        tiny.pictures(),
+        schema=tiny.schema(tiny.PICTURES),
+        method="dp-mepf",
+        epsilon=5.0,
+        delta=1e-5,
+        adjacency="add-remove",
+        out="run",
+        ledger="pictures.ledger",
+        settings={
+            "encoder.network": "small",
+            "encoder.widths": (4,),
+            "encoder.weights": "encoder.safetensors",
+            "stopping.proxy": "encoder",
+            "stopping.samples": 20,
+            "training.batch": 8,
+        },
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", PROGRAM.format(absent=ABSENT)], cwd=work, capture_output=True, text=True, check=False
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.split()[-1] == "10"

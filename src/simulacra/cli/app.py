@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from simulacra.cli import advise, ask, check, compare, demonstrate, describe, judge, weights
+from simulacra.cli import advise, ask, check, compare, demonstrate, describe, judge, public, weights
 
 CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -35,6 +35,8 @@ for command in (
     judge.report,
     compare.compare,
     weights.weights,
+    public.pretrain,
+    public.directions,
     check.verify,
     check.ledger,
 ):

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from simulacra.datasets.download import Remote
 from simulacra.datasets.faces import FaceImages
-from simulacra.datasets.images import CifarImages, DigitImages, IdxFamily
+from simulacra.datasets.images import CifarImages, DigitImages, HouseNumbers, IdxFamily
 from simulacra.datasets.tables import EMBEDDED, EmbeddedTable, OneTable, SplitTable
 
 UCI = "the UCI Machine Learning Repository"
@@ -107,6 +107,33 @@ CATALOGUE: dict[str, Entry] = {
         files=FaceImages(folder="celeba/img_align_celeba", attribute="Male"),
         citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
         licence="non-commercial research only",
+    ),
+    "celeba-64": Entry(
+        files=FaceImages(folder="celeba/img_align_celeba", side=64),
+        citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
+        licence="non-commercial research only",
+    ),
+    "svhn": Entry(
+        files=HouseNumbers(
+            remotes=(
+                Remote(
+                    name="train_32x32.mat",
+                    urls=("http://ufldl.stanford.edu/housenumbers/train_32x32.mat",),
+                    checksum="e26dedcc434d2e4c54c9b2d4a06d8373",
+                    algorithm="md5",
+                    max_bytes=256 << 20,
+                ),
+                Remote(
+                    name="test_32x32.mat",
+                    urls=("http://ufldl.stanford.edu/housenumbers/test_32x32.mat",),
+                    checksum="eb5a983be6a315427106f1b164d9cef3",
+                    algorithm="md5",
+                    max_bytes=128 << 20,
+                ),
+            )
+        ),
+        citation="Y. Netzer et al. Reading Digits in Natural Images with Unsupervised Feature Learning. 2011.",
+        licence="non-commercial use",
     ),
     "census": Entry(
         files=SplitTable(name="census", origin=UCI),

@@ -90,6 +90,31 @@ class CifarImages:
         return pick_split(split, lambda: _binary(archive, train), lambda: _binary(archive, ["test_batch.bin"]))
 
 
+@dataclass(frozen=True, kw_only=True)
+class HouseNumbers:
+    """Cropped digits in Matlab's format, which only SciPy reads; the digit 0 is class 10 there."""
+
+    remotes: tuple[Remote, Remote]
+    """The files for training and testing."""
+
+    def read(self, split: str) -> Images:
+        """Bytes of shape (n, 32, 32, 3) and class numbers."""
+        return pick_split(split, lambda: self._one(self.remotes[0]), lambda: self._one(self.remotes[1]))
+
+    def _one(self, remote: Remote) -> Images:
+        folder = data_folder()
+        own = None if folder is None else folder / "svhn" / remote.name
+        path = own if own is not None and own.is_file() else fetch(remote, cache_folder() / "svhn")
+        try:
+            from scipy.io import loadmat
+
+            content = loadmat(path)
+            images, labels = content["X"].transpose(3, 0, 1, 2), content["y"].reshape(-1)
+        except Exception:
+            raise DataError(f'data file "{path}" is damaged, or lacks X and y; get a fresh copy') from None
+        return np.ascontiguousarray(images), labels.astype(np.int64) % 10
+
+
 def _npz_pair(path: Path, suffix: str) -> Images:
     try:
         with np.load(path, allow_pickle=False) as archive:

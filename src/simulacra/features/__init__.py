@@ -31,12 +31,15 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.judged import Guesses, ScoreBins
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
+    from simulacra.features.perceptual import OnePass, Perceptual
     from simulacra.features.points import OneHotPoints, PixelPoints, Points
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
+    from simulacra.features.views import LastLayer, Perceived, Projected, View
     from simulacra.gradients.summing import GradientSums
     from simulacra.networks.convnet import ConvNet
     from simulacra.networks.critics import CriticOptions, build_critic
+    from simulacra.networks.small_encoder import SmallEncoder
     from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
 
     class Narrow(ConvNet):
@@ -80,6 +83,16 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
             critic = build_critic(options, image=image, width=points.width, classes=3).double()
         loss = RealLoss(critic, points)
         return LossGradient(GradientSums(loss, inputs=inputs, classes=3, bound=0.3), inputs=inputs)
+
+    def perceptual(view: View, order: int) -> Perceptual:
+        return Perceptual(OnePass(view, rows=64), order=order, dtype=torch.float64)
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(8)
+        perceived = Perceived(ImageShape(height=3, width=4), SmallEncoder((2, 3)), name="small")
+        colour = ImageShape(height=2, width=2, channels=3)
+        resized = Perceived(colour, SmallEncoder((2,)), name="small", resize=3)
+        projected_view = Projected(perceived, [torch.randn(2, size).double() for size in perceived.sizes])
 
     labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
     projected = LinearExtractor(table, width=5)
@@ -127,5 +140,12 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("itself-and-label-table", WithLabel(table), table.inputs, 2),
         ("embedding-table", Precise(projected, 2, clip=1.0, rows=32), table.inputs, 2),
         ("embedding-table-unclipped", Precise(projected, 2, clip=None, rows=32), table.inputs, 2),
+        ("perceptual-first", PerClass(perceptual(perceived, 1), 3), 12, 3),
+        ("perceptual-second", PerClass(perceptual(perceived, 2), 3), 12, 3),
+        ("perceptual-unlabelled", perceptual(perceived, 1), 12, 1),
+        ("perceptual-last-layer", perceptual(LastLayer(perceived), 1), 12, 1),
+        ("perceptual-projected", PerClass(perceptual(projected_view, 1), 2), 12, 2),
+        ("perceptual-projected-second", perceptual(projected_view, 2), 12, 1),
+        ("perceptual-resized", perceptual(resized, 1), 12, 1),
         *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),
     )

@@ -19,6 +19,7 @@ class Inner(Protocol):
     shape: tuple[int, ...]
     norm_bound: float
     nonnegative: bool
+    dtype: torch.dtype
 
     @property
     def working_size(self) -> int:
@@ -84,6 +85,7 @@ class PerClass(FeatureMap):
         self.shape = (classes, *inner.shape)
         self.norm_bound = inner.norm_bound
         self.nonnegative = inner.nonnegative
+        self.dtype = inner.dtype
         refuse_too_many(self.size)
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

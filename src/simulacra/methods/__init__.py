@@ -18,6 +18,7 @@ def all_methods() -> dict[str, type[Method]]:
     """Every method, by its name."""
     from simulacra.methods.dp_gan import DPGAN
     from simulacra.methods.dp_hp import DPHP
+    from simulacra.methods.dp_mepf import DPMEPF
     from simulacra.methods.dp_merf import DPMERF
     from simulacra.methods.dp_ntk import DPNTK
     from simulacra.methods.dpmix import DPMix
@@ -27,7 +28,7 @@ def all_methods() -> dict[str, type[Method]]:
     from simulacra.methods.ndpdc import NDPDC
     from simulacra.methods.pairs import AllPairs
 
-    found = (DPMERF, DPNTK, DPHP, AllPairs, MomentsMethod, Hybrid, DPGAN, NDPDC, LDPDC, DPMix)
+    found = (DPMERF, DPMEPF, DPNTK, DPHP, AllPairs, MomentsMethod, Hybrid, DPGAN, NDPDC, LDPDC, DPMix)
     return {method.name: method for method in found}
 
 

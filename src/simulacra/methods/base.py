@@ -76,6 +76,10 @@ class Method(Options, ABC):
         """With everything written out that would else follow from the defaults of other methods."""
         return self
 
+    def public_files(self) -> Sequence[Path]:
+        """Files of public networks that training elsewhere needs beside the release."""
+        return ()
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""
@@ -110,6 +114,10 @@ class ReleaseOnce(Method):
     @abstractmethod
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         """Post-processing: from releases alone to a sampler."""
+
+    def remarks(self, schema: Schema) -> Sequence[str]:
+        """What the certificate should say besides, of public networks and data that took part."""
+        return ()
 
     def plan(self, schema: Schema) -> Sequence[Step]:
         options = getattr(self, "generator", None)

@@ -23,7 +23,7 @@ from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
 from simulacra.gradients.summing import GradientSums
 from simulacra.methods.gan_fakes import Fakes
 from simulacra.methods.gan_schedule import Pace, curve_from_state, curves_to_state
-from simulacra.methods.replaying import replayable
+from simulacra.methods.replaying import laid_out_as, replayable
 from simulacra.networks.critics import build_critic
 from simulacra.privacy.query import FeatureMap
 from simulacra.schema import Schema
@@ -223,7 +223,7 @@ class Adversaries:
         loss = softplus(-logits).mean()
         gradients = torch.autograd.grad(loss, self._generator_weights)
         for weight, gradient in zip(self._generator_weights, gradients, strict=True):
-            weight.grad = gradient.contiguous()
+            weight.grad = laid_out_as(weight, gradient)
         self._of_generator.step()
         return loss.detach(), (logits < 0).float().mean()
 

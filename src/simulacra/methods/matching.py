@@ -6,29 +6,22 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
 
-from simulacra.errors import CertificateError, SettingError
+from simulacra.errors import SettingError
 from simulacra.features.groups import Groups, Trainable
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.beginning import begin_with_samples
 from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context
+from simulacra.methods.checkpoints import CHECKPOINTS, restore, save
 from simulacra.methods.keeping import Best
-from simulacra.methods.replaying import matrix_units, replayable
+from simulacra.methods.replaying import laid_out_as, matrix_units, replayable
 from simulacra.options import Options
-from simulacra.privacy.durable import write_durably
 from simulacra.schema import Schema
-
-CHECKPOINT = "training.safetensors"
-CHECKPOINTS = 20
-"""A run is checkpointed this many times."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +98,7 @@ def train_to_match(
         network = build(schema, generator)
     if isinstance(network, Condensed) and generator.init == "samples":
         begin_with_samples(network, context.beginning(), seed=context.seed)
-    with matrix_units(torch.device(context.device)), _in_memory(generator):
+    with matrix_units(torch.device(context.device)), in_memory(generator):
         match(
             network,
             matched.features,
@@ -137,12 +130,12 @@ def match(
     device = torch.device(context.device)
     generator.to(device).train()
     target, shares = target.to(device, torch.float32), shares.to(device, torch.float32)
-    groups = _groups(generator, shares, training.batch)
+    groups = groups_for(generator, shares, training.batch)
     random = torch.Generator(device=device).manual_seed(context.seed)
     parameters = list(generator.parameters())
     optimiser = _adam(parameters, training.learning_rate, device)
     best = Best(generator) if isinstance(generator, Condensed) else None
-    start = _restore(context, generator, optimiser, random, weights.to(device) if weights else None, best)
+    start = restore(context, generator, optimiser, random, weights.to(device) if weights else None, best)
     scale = 1 / float(target.square().sum().clamp(min=1e-12))
     every = max(1, training.steps // CHECKPOINTS)
     noise = torch.empty(sum(groups.sizes), generator.latent, device=device)
@@ -152,7 +145,7 @@ def match(
         squared = (target - mean).square()
         loss = (weights.distance(squared) if weights else squared.sum()) * scale
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-            parameter.grad = _laid_out_as(parameter, gradient)
+            parameter.grad = laid_out_as(parameter, gradient)
         optimiser.step()
         return squared.detach(), loss.detach()
 
@@ -180,7 +173,7 @@ def match(
                 if context.on_step:
                     context.on_step(step + 1, training.steps, value)
             if context.checkpoint and (step + 1) % every == 0 and not last:
-                _save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights, best)
+                save(context.checkpoint, generator, optimiser, random, step + 1, context.curve, weights, best)
     except KeyboardInterrupt:
         context.stopped_early = True
     if best:
@@ -189,7 +182,7 @@ def match(
 
 
 @contextmanager
-def _in_memory(generator: GeneratorOptions) -> Iterator[None]:
+def in_memory(generator: GeneratorOptions) -> Iterator[None]:
     """Where memory runs out, say which setting asks for less of it."""
     try:
         yield
@@ -200,19 +193,13 @@ def _in_memory(generator: GeneratorOptions) -> Iterator[None]:
         raise SettingError(f"a training step does not fit into memory; lower {size}") from None
 
 
-def _groups(generator: Any, shares: torch.Tensor, batch: int) -> Groups:
+def groups_for(generator: Any, shares: torch.Tensor, batch: int) -> Groups:
     """How many rows of each class a step has. Their mean is weighted by the share, so the loss is unbiased in them."""
     if isinstance(generator, Condensed):  # all of the set in every step: there is nothing else to match
         per_class = torch.full_like(shares, generator.per_class, dtype=torch.int64)
     else:  # every class gets rows, rare ones too
         per_class = torch.clamp((shares * batch).round().long(), min=max(2, batch // (8 * len(shares))))
     return Groups(sizes=tuple(per_class.tolist()), weights=shares / per_class)
-
-
-def _laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
-    """The gradient in the layout of the weights, which a fused step wants."""
-    alike = gradient.stride() == parameter.stride() and gradient.dtype == parameter.dtype
-    return gradient if alike else torch.empty_like(parameter).copy_(gradient)
 
 
 def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.device) -> torch.optim.Adam:
@@ -225,61 +212,3 @@ def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.devic
 def cosine(progress: float, final: float) -> float:
     """From 1 along a half cosine to `final`."""
     return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
-
-
-def _save(
-    folder: Path,
-    generator: Any,
-    optimiser: torch.optim.Adam,
-    random: torch.Generator,
-    step: int,
-    curve: list[tuple[int, float]],
-    weights: Weights | None,
-    best: Best | None,
-) -> None:
-    tensors = {f"generator.{name}": value.cpu() for name, value in generator.state_dict().items()}
-    for index, state in optimiser.state_dict()["state"].items():
-        tensors |= {f"optimiser.{index}.{name}": value.cpu() for name, value in state.items()}
-    tensors |= {"random": random.get_state(), "step": torch.tensor(step)}
-    tensors["curve"] = torch.tensor(curve, dtype=torch.float64)
-    if weights:
-        tensors["weights"] = weights.state.cpu()
-    if best:
-        tensors |= {f"best.{name}": value.cpu() for name, value in best.state.items()}
-    folder.mkdir(parents=True, exist_ok=True)
-    write_durably(folder / CHECKPOINT, save({name: value.contiguous() for name, value in tensors.items()}))
-
-
-def _restore(
-    context: Context,
-    generator: Any,
-    optimiser: torch.optim.Adam,
-    random: torch.Generator,
-    weights: Weights | None,
-    best: Best | None,
-) -> int:
-    """Continue from a checkpoint if there is one: the same numbers as if training had never stopped."""
-    folder = context.checkpoint
-    if folder is None or not (folder / CHECKPOINT).exists():
-        return 0
-    try:
-        tensors = load_file(folder / CHECKPOINT)
-        learned = {k.removeprefix("generator."): v for k, v in tensors.items() if k.startswith("generator.")}
-        state: dict[int, dict[str, torch.Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("optimiser."):
-                _, index, key = name.split(".", 2)
-                state.setdefault(int(index), {})[key] = value
-        generator.load_state_dict(learned)
-        optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-        for parameter, moments in optimiser.state.items():
-            moments |= {k: _laid_out_as(parameter, v) for k, v in moments.items() if v.shape == parameter.shape}
-        random.set_state(tensors["random"])
-        if weights:
-            weights.restore(tensors["weights"])
-        if best:
-            best.restore({k.removeprefix("best."): v for k, v in tensors.items() if k.startswith("best.")})
-        context.curve[:] = [(int(at), loss) for at, loss in tensors["curve"].tolist()]
-        return int(tensors["step"])
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError):
-        raise CertificateError(f'the checkpoint in "{folder}" is damaged; remove that folder and train again') from None

@@ -56,6 +56,12 @@ def matrix_units(device: torch.device) -> Iterator[None]:
         products.allow_tf32 = before
 
 
+def laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:
+    """The gradient in the layout of the weights, which a fused step wants."""
+    alike = gradient.stride() == parameter.stride() and gradient.dtype == parameter.dtype
+    return gradient if alike else torch.empty_like(parameter).copy_(gradient)
+
+
 class _Snapshot:
     """Weights, running statistics and the optimiser's moments, put back in place."""
 

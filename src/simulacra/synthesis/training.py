@@ -63,6 +63,7 @@ def train(
             "settings": method.to_mapping(),
             "stopped_early": context.stopped_early,
             "curve": context.curve,
+            **({"curves": context.curves} if context.curves else {}),
         },
     )
     if not context.stopped_early:

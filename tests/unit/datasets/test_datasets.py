@@ -27,6 +27,7 @@ from simulacra.errors import DataError
 NAMES = (
     "adult",
     "celeba",
+    "celeba-64",
     "celeba-gender",
     "census",
     "cervical",
@@ -38,6 +39,7 @@ NAMES = (
     "intrusion",
     "isolet",
     "mnist",
+    "svhn",
 )
 FOLDER = os.environ.get("SIMULACRA_DATA")
 needs_data = pytest.mark.skipif(not FOLDER, reason="set SIMULACRA_DATA to the data folder")
@@ -58,7 +60,7 @@ def test_names_are_known_and_each_has_a_schema_a_citation_and_a_licence() -> Non
     assert set(CATALOGUE) == set(NAMES)
     for name in NAMES:
         schema = datasets.schema(name)
-        assert schema.labelled or name == "celeba"
+        assert schema.labelled or name.startswith("celeba")
         assert CATALOGUE[name].citation
         assert CATALOGUE[name].licence
 
@@ -281,6 +283,28 @@ def test_a_list_of_attributes_that_does_not_help_is_one_clear_line(
         (empty_folder / "celeba" / "list_attr_celeba.txt").write_text(content)
     with pytest.raises(DataError, match=words):
         datasets.load("celeba-gender")
+
+
+def test_larger_photographs_come_from_the_same_files(empty_folder: Path) -> None:
+    photographs(empty_folder)
+    images, _ = datasets.load("celeba-64", "all").data
+    assert images.shape == (6, 64, 64, 3)
+
+
+def test_house_numbers_are_read_from_matlab_files(empty_folder: Path) -> None:
+    from scipy.io import savemat
+
+    (empty_folder / "svhn").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 4), dtype=np.uint8)
+    labels = np.array([[1], [10], [9], [2]], dtype=np.uint8)
+    savemat(empty_folder / "svhn" / "train_32x32.mat", {"X": pixels, "y": labels})
+    images, classes = datasets.load("svhn").data
+    assert np.array_equal(images[2], pixels[..., 2])
+    assert classes.tolist() == [1, 0, 9, 2]
+    next(iter(open_source(datasets.load("svhn").data, datasets.schema("svhn")).batches()))
+    (empty_folder / "svhn" / "test_32x32.mat").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match="damaged"):
+        datasets.load("svhn", "test")
 
 
 def test_missing_or_damaged_photographs_are_one_clear_line(empty_folder: Path) -> None:

@@ -15,8 +15,9 @@ from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods import DEFAULT, all_methods, make_method
 from simulacra.methods.base import Ask, Context, Method, ReleaseOnce
+from simulacra.methods.checkpoints import CHECKPOINT
 from simulacra.methods.dp_merf import DPMERF
-from simulacra.methods.matching import CHECKPOINT, Training
+from simulacra.methods.matching import Training
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.release import Release
 from simulacra.schema import ImageShape, Schema
@@ -298,7 +299,7 @@ def test_a_stopped_training_keeps_what_was_learned() -> None:
 
 def test_the_moments_of_adam_keep_the_layout_of_the_weights_over_a_restart(tmp_path: Path) -> None:
     """A fused step on a GPU reads both in the order of memory."""
-    from simulacra.methods import matching
+    from simulacra.methods import checkpoints
 
     schema = Schema(image=ImageShape(height=8, width=8, classes=("a", "b")))
     generator = build(schema, GeneratorOptions(kind="residual"))
@@ -311,8 +312,8 @@ def test_the_moments_of_adam_keep_the_layout_of_the_weights_over_a_restart(tmp_p
     generator(noise, labels).sum().backward()
     first.step()
     context = Context(checkpoint=tmp_path)
-    matching._save(tmp_path, generator, first, random, 1, [(1, 0.5)], None, None)
-    assert matching._restore(context, generator, second, random, None, None) == 1
+    checkpoints.save(tmp_path, generator, first, random, 1, [(1, 0.5)], None, None)
+    assert checkpoints.restore(context, generator, second, random, None, None) == 1
     for parameter, state in second.state.items():
         assert state["exp_avg"].stride() == parameter.stride()
         assert torch.equal(state["exp_avg"], first.state[parameter]["exp_avg"])

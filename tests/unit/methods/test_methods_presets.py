@@ -16,8 +16,22 @@ PRESETS = [(method, name) for method in all_methods() for name in names(method)]
 FACES = Schema(columns=(), image=ImageShape(height=32, width=32, channels=3))
 
 
+@pytest.fixture
+def unpublished(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Public networks with random weights: a plan depends on their form alone."""
+    from simulacra.methods import perceiving
+    from simulacra.networks import encoders
+    from simulacra.networks.encoder_files import Loaded
+
+    def load(name: str, *_: object) -> Loaded:
+        return Loaded(encoder=encoders.build(name), checksum="none", public_data="nothing")
+
+    monkeypatch.setattr(perceiving, "_read_encoder", load)
+    monkeypatch.setattr("simulacra.methods.dp_mepf.inception_is_here", lambda: False)
+
+
 @pytest.mark.parametrize(("method", "name"), PRESETS)
-def test_a_preset_makes_a_plan_for_its_data(method: str, name: str) -> None:
+def test_a_preset_makes_a_plan_for_its_data(method: str, name: str, unpublished: None) -> None:
     schema = datasets.schema(name) if name in datasets.names() else FACES
     made = make_method(method, preset(method, name), schema)
     assert len(list(made.plan(schema))) >= 2

@@ -89,14 +89,14 @@ def test_rows_of_every_method_come_near_what_they_match(method: str, work: Path)
 def test_what_is_matched_is_the_whole_set_in_every_step(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = released(tiny.people(), tiny.PEOPLE, "dp-merf", "run")
     seen = set()
-    groups = matching._groups
+    groups = matching.groups_for
 
     def watched(*arguments: Any) -> Any:
         made = groups(*arguments)
         seen.add(made.sizes)
         return made
 
-    monkeypatch.setattr(matching, "_groups", watched)
+    monkeypatch.setattr(matching, "groups_for", watched)
     simulacra.condense(run, out="set", per_class=7, steps=2, device="cpu")
     assert seen == {(7, 7)}
 
