@@ -382,6 +382,7 @@ def test_side_by_side_a_process_that_dies_without_a_word_has_failed(
     assert finished.out.count("ended with exit code 1: ModuleNotFoundError") == 2
 
 
+@pytest.mark.slow
 def test_side_by_side_what_was_scored_before_is_not_packed(side_by_side: Call) -> None:
     assert side_by_side("run", DIGITS).code == 0
     side_by_side("run", "dp-merf/digits/eps5/seed[01]", "--jobs", 2, "--pack", "out/pack.json")

@@ -74,6 +74,7 @@ def test_the_report_of_a_table(cli: tiny.Cli, trained: Path, table: Path) -> Non
     looked_at(trained.parent / "table.html")
 
 
+@pytest.mark.slow
 def test_the_report_of_images(cli: tiny.Cli, work: Path) -> None:
     import simulacra
 

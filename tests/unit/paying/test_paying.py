@@ -125,6 +125,7 @@ def test_what_is_promised_stands_beside_the_scores_and_no_count_of_records_does(
     assert 1.0 < total.epsilon < 2.0  # and paid for again
 
 
+@pytest.mark.slow
 def test_the_noise_of_a_score_is_about_what_it_says(
     people: tuple[pd.DataFrame, pd.DataFrame, Schema], work: Path
 ) -> None:

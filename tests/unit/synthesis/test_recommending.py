@@ -14,8 +14,10 @@ from simulacra.methods import all_methods, make_method
 from simulacra.schema import ImageShape, Numeric, Schema
 from simulacra.synthesis.recommending import VERDICTS, kind_of, recommend
 
+pytestmark = pytest.mark.usefixtures("remembered_plans")
 
-@pytest.mark.parametrize("name", ["adult", "mnist", "cifar10"])
+
+@pytest.mark.parametrize("name", ["adult", "mnist", pytest.param("cifar10", marks=pytest.mark.slow)])
 def test_every_method_that_fits_is_named_with_a_reason(name: str) -> None:
     schema = datasets.schema(name)
     found = recommend(schema, rows=30_000, epsilon=1.0)
