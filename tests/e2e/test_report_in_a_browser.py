@@ -16,7 +16,7 @@ BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "
 PHONE, DESK = 390, 1200
 DARK = "--blink-settings=preferredColorScheme=0"
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="no Chromium on the path")
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="needs Chromium, which .ci/run installs where it may")
 
 
 def browse(folder: Path, *words: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 import tomllib
+import types
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+import tiny
 
 from simulacra.cli.app import app
 from simulacra.methods import DEFAULT, all_methods
@@ -152,3 +155,29 @@ def test_the_settings_on_the_page_of_a_method_are_all_settings_with_their_defaul
         else:
             numbers = [float(part) for part in shown[key].split(",")]
             assert numbers == [float(v) for v in (value if isinstance(value, list) else [value])], key
+
+
+def test_the_method_that_is_shown_can_be_fitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page that only compiles may call what is no longer there."""
+    import simulacra
+    from simulacra import methods
+
+    text = (ROOT / "docs" / "add-a-method.md").read_text(encoding="utf-8")
+    shown = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+    module = types.ModuleType("class_means")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    exec(compile(shown, "class_means.py", "exec"), module.__dict__)
+    monkeypatch.setattr(methods, "all_methods", lambda: {"class-means": module.ClassMeans})
+    run = simulacra.fit(
+        tiny.people(),
+        schema=tiny.schema(tiny.PEOPLE),
+        method="class-means",
+        epsilon=1.0,
+        delta=1e-5,
+        adjacency="add-remove",
+        out=tmp_path / "run",
+        ledger=tmp_path / "means.ledger",
+        settings={"training.steps": 2},
+    )
+    assert run.verify().ok
+    assert len(run.sample(5)) == 5

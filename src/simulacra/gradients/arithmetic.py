@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
-
-import torch
 
 
 class Precision(StrEnum):
@@ -39,22 +34,3 @@ class Precision(StrEnum):
         nothing before they are added.
         """
         return 2.0**-9.9 if self.rounds_sums else 0.0
-
-
-@contextmanager
-def arithmetic(*, rounded: bool, searching: bool = True) -> Iterator[None]:
-    """Let GPUs round to TF32, or forbid it, and search for the quickest convolutions or not; as before afterwards."""
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
-    _set(rounded, rounded, searching)  # all batches have one size, so that searching is worth its while
-    try:
-        yield
-    finally:
-        _set(*before)
-
-
-def _set(convolutions: bool, products: bool, benchmark: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions recommend other names for these switches; older lack those
-        torch.backends.cudnn.allow_tf32 = convolutions
-        torch.backends.cuda.matmul.allow_tf32 = products
-        torch.backends.cudnn.benchmark = benchmark

@@ -7,10 +7,11 @@ from torch import nn
 
 from simulacra.errors import SettingError
 from simulacra.gradients import specified
-from simulacra.gradients.arithmetic import Precision, arithmetic
+from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import clip_weights
 from simulacra.gradients.layers import refuse_mixing, without_rule
 from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
+from simulacra.networks.devices import arithmetic
 
 MOST_NUMBERS = {"cpu": 1 << 25, "cuda": 1 << 30}
 """A micro-batch holds about this many numbers at once; on a processor few, which stay near it."""

@@ -14,9 +14,8 @@ from simulacra.features.hermite_blocks import blocks_for, widths_for
 from simulacra.features.hermite_kernels import ProductKernel, SumKernel, draw_subsets
 from simulacra.features.joint import Joint
 from simulacra.generators import GeneratorOptions
-from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.base import check_shares
+from simulacra.methods.matching import Matched, MatchedMethod, Training
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -27,7 +26,7 @@ Kernel = SumKernel | ProductKernel
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPHP(ReleaseOnce):
+class DPHP(MatchedMethod):
     """Three releases: the class counts, the sum kernel's embedding and the product kernels'.
 
     Unlike the published code: one release holds many product kernels, instead of one release per epoch for one kernel
@@ -110,17 +109,7 @@ class DPHP(ReleaseOnce):
         free = {"product_weight", "training", "generator"}
         return {name: value for name, value in vars(self).items() if name not in free}
 
-    def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        return train_to_match(
-            schema,
-            self.matched(schema, releases),
-            generator=self.generator,
-            training=self.training,
-            context=context,
-        )
-
     def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
-        """What was released, as something to train with."""
         kernels = self._kernels(schema)
         joint = Joint([(kernel, weight) for _, kernel, weight in kernels])
         return Matched(

@@ -13,8 +13,8 @@ from simulacra.features.fourier import RandomFourier
 from simulacra.features.points import points_for
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.base import Context, check_shares
+from simulacra.methods.matching import Matched, MatchedMethod, Training, train_to_match
 from simulacra.methods.reweighting import Reweighting
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
@@ -24,7 +24,7 @@ MOST_PAIRS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPMERF(ReleaseOnce):
+class DPMERF(MatchedMethod):
     """Two releases: the class counts, and the per-class sums of Fourier features (Eq. 7 of the paper).
 
     Unlike the published code: categories and binned numbers are one-hot, the length scale is a public constant (a
@@ -89,7 +89,6 @@ class DPMERF(ReleaseOnce):
         )
 
     def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
-        """What was released, as something to train with."""
         return Matched(
             features=self._fourier(schema),
             sums=releases["embedding"].value,

@@ -12,16 +12,15 @@ from simulacra.features.points import points_for
 from simulacra.features.tangent import Tangent
 from simulacra.features.tangent_networks import network
 from simulacra.generators import GeneratorOptions
-from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.base import check_shares
+from simulacra.methods.matching import Matched, MatchedMethod, Training
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 
 @dataclass(frozen=True, kw_only=True)
-class DPNTK(ReleaseOnce):
+class DPNTK(MatchedMethod):
     """Two releases: the class counts, and per class the sum of unit gradients of an untrained network (section 3).
 
     Unlike the published code: inputs are scaled by the schema, labels are drawn from noisy counts, the noise has the
@@ -74,17 +73,7 @@ class DPNTK(ReleaseOnce):
             "count_noise": self.count_noise,
         }
 
-    def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        return train_to_match(
-            schema,
-            self.matched(schema, releases),
-            generator=self.generator,
-            training=self.training,
-            context=context,
-        )
-
     def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
-        """What was released, as something to train with."""
         return Matched(
             features=self._tangent(schema),
             sums=releases["embedding"].value,

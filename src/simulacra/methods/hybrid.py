@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Protocol, Self, cast
+from typing import Any, ClassVar, Self
 
 from simulacra.errors import SettingError, suggestion
 from simulacra.features.joint import Joint
 from simulacra.generators import GeneratorOptions
-from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce, check_shares
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.base import check_shares
+from simulacra.methods.matching import Matched, MatchedMethod, Training
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -24,16 +23,8 @@ BESIDE_OTHERS: dict[str, dict[str, Any]] = {"dp-merf": {"length_scales": (0.5,)}
 """Settings of parts for images that differ from those they have alone: a narrower kernel, for what moments miss."""
 
 
-class Matchable(Protocol):
-    """A release-once method whose answers a generator can be trained to match."""
-
-    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
-        """What was released, as something to train with."""
-        ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class Hybrid(ReleaseOnce):
+class Hybrid(MatchedMethod):
     """The releases of all parts, with the class counts once. A method of our own.
 
     Two maps see different things: moments know how bright pixels go together and nothing beyond pairs of them, while
@@ -109,21 +100,12 @@ class Hybrid(ReleaseOnce):
         free = {"training", "generator"}
         return {name: value for name, value in vars(self).items() if name not in free}
 
-    def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
-        return train_to_match(
-            schema,
-            self.matched(schema, releases),
-            generator=self.generator,
-            training=self.training,
-            context=context,
-        )
-
     def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
         """All parts as one."""
         found = []
         for part, method in self._methods(schema).items():
             own = {step: releases[_named(part, step)] for step in method.questions(schema)}
-            found.append(cast(Matchable, method).matched(schema, own))
+            found.append(method.matched(schema, own))
         least = min(each.noise_std for each in found)
         if least > 0:
             weights = [(least / each.noise_std) ** 2 for each in found]
@@ -137,7 +119,7 @@ class Hybrid(ReleaseOnce):
             noise_std=least,
         )
 
-    def _methods(self, schema: Schema) -> dict[str, ReleaseOnce]:
+    def _methods(self, schema: Schema) -> dict[str, MatchedMethod]:
         """The parts, with their settings for this kind of data."""
         from simulacra.methods import make_method
 
@@ -148,7 +130,7 @@ class Hybrid(ReleaseOnce):
             if "feature_seed" in vars(_kind(part)()):
                 settings["feature_seed"] = self.feature_seed
             method = make_method(part, {**settings, **details.get(part, {})}, schema)
-            assert isinstance(method, ReleaseOnce)
+            assert isinstance(method, MatchedMethod)
             found[part] = method
         return found
 
@@ -176,14 +158,12 @@ def _text(value: Any) -> str:
     return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def _kind(part: str) -> type[ReleaseOnce]:
+def _kind(part: str) -> type[MatchedMethod]:
     """The method of that name, if a hybrid can be made of it."""
     from simulacra.methods import all_methods
 
     known = {
-        name: kind
-        for name, kind in all_methods().items()
-        if issubclass(kind, ReleaseOnce) and hasattr(kind, "matched") and kind is not Hybrid
+        name: kind for name, kind in all_methods().items() if issubclass(kind, MatchedMethod) and kind is not Hybrid
     }
     if part not in known:
         raise SettingError(f'hybrid: parts can be {", ".join(known)}; got "{part}"{suggestion(part, known)}')

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -16,11 +17,12 @@ from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.beginning import begin_with_samples
 from simulacra.generators.condensed import Condensed
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context
+from simulacra.methods.base import Context, ReleaseOnce
 from simulacra.methods.checkpoints import CHECKPOINTS, restore, save
 from simulacra.methods.keeping import Best
 from simulacra.methods.replaying import laid_out_as, matrix_units, replayable
 from simulacra.options import Options
+from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 
@@ -78,6 +80,26 @@ class Matched:
     sums: torch.Tensor
     counts: torch.Tensor
     noise_std: float
+
+
+class MatchedMethod(ReleaseOnce):
+    """A release-once method whose answers a generator is trained to match, by itself or together with others'."""
+
+    training: Training
+    generator: GeneratorOptions
+
+    @abstractmethod
+    def matched(self, schema: Schema, releases: Mapping[str, Release]) -> Matched:
+        """What was released, as something to train with."""
+
+    def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
+        return train_to_match(
+            schema,
+            self.matched(schema, releases),
+            generator=self.generator,
+            training=self.training,
+            context=context,
+        )
 
 
 def train_to_match(

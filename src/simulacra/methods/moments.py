@@ -14,8 +14,8 @@ from simulacra.features.combine import PerClass
 from simulacra.features.moments import MeanAndProducts, Moments
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.base import Context
+from simulacra.methods.matching import Matched, MatchedMethod, Training, train_to_match
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.release import Release
 from simulacra.schema import ImageShape, Schema
@@ -28,7 +28,7 @@ GREY = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
-class MomentsMethod(ReleaseOnce):
+class MomentsMethod(MatchedMethod):
     """One release: per class a count, a mean and second moments, from which a Gaussian follows in closed form."""
 
     name: ClassVar[str] = "moments"

@@ -12,10 +12,10 @@ from simulacra.errors import SettingError
 from simulacra.features.pairs import Columns, Pairs, refuse_too_many_cells
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
-from simulacra.methods.base import Context, ReleaseOnce, check_shares
+from simulacra.methods.base import Context, check_shares
 from simulacra.methods.consistency import Looks, consistent, nearest_shares
 from simulacra.methods.markov import MarkovFitting, Target, fit_field
-from simulacra.methods.matching import Matched, Training, train_to_match
+from simulacra.methods.matching import Matched, MatchedMethod, Training
 from simulacra.methods.replaying import matrix_units
 from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
@@ -25,7 +25,7 @@ LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
-class AllPairs(ReleaseOnce):
+class AllPairs(MatchedMethod):
     """Two releases: the cells of every column, and the cross tables of all pairs of columns, the label among them.
 
     A method of our own. Counts are made consistent by least squares, and a Markov random field with a coupling for
@@ -72,13 +72,7 @@ class AllPairs(ReleaseOnce):
 
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         if self.generator.kind != "markov":
-            return train_to_match(
-                schema,
-                self.matched(schema, releases),
-                generator=self.generator,
-                training=self.training,
-                context=context,
-            )
+            return super().train(schema, releases, context)
         looks = self._looks(schema, releases)
         total, columns, tables = consistent(looks)
         target = _target(looks, max(1.0, float(total)), columns, tables)

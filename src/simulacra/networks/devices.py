@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -83,3 +84,26 @@ def searched(searching: bool) -> Iterator[None]:
         yield
     finally:
         convolutions.benchmark, convolutions.deterministic = before
+
+
+@contextmanager
+def arithmetic(*, rounded: bool, searching: bool = True) -> Iterator[None]:
+    """Let GPUs round to TF32, or forbid it, and search for the quickest convolutions or not; as before afterwards.
+
+    Searching is worth its while where all batches have one size.
+    """
+    import torch
+
+    def switch(convolutions: bool, products: bool, benchmark: bool) -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # newer versions recommend other names for these; older lack those
+            torch.backends.cudnn.allow_tf32 = convolutions
+            torch.backends.cuda.matmul.allow_tf32 = products
+            torch.backends.cudnn.benchmark = benchmark
+
+    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
+    switch(rounded, rounded, searching)
+    try:
+        yield
+    finally:
+        switch(*before)

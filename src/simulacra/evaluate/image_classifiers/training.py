@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from simulacra.evaluate.image_classifiers.learner import Learner
 from simulacra.evaluate.image_classifiers.material import as_material, channels_first
 from simulacra.evaluate.image_classifiers.recipes import Recipe
 from simulacra.evaluate.image_classifiers.timetable import Timetable, held_out_images, timetable
+from simulacra.networks.devices import arithmetic
 
 Progress = Callable[[str], None]
 
@@ -114,25 +114,8 @@ def _seeded(seed: int, part: int, device: torch.device) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _arithmetic(recipe: Recipe, device: torch.device) -> Iterator[None]:
+def _arithmetic(recipe: Recipe, device: torch.device) -> AbstractContextManager[None]:
     """The precision a recipe names, on GPUs, where torch's convolutions would round to TF32 unasked."""
     if device.type != "cuda":
-        yield
-        return
-    before = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.benchmark
-    rounded = recipe.arithmetic != "float32"
-    # Every batch of a size is alike, so the quickest algorithm is worth looking for.
-    _set_arithmetic(rounded, rounded, True)
-    try:
-        yield
-    finally:
-        _set_arithmetic(*before)
-
-
-def _set_arithmetic(convolutions: bool, products: bool, benchmark: bool) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # newer versions recommend other names for these switches; older lack those
-        torch.backends.cudnn.allow_tf32 = convolutions
-        torch.backends.cuda.matmul.allow_tf32 = products
-        torch.backends.cudnn.benchmark = benchmark
+        return nullcontext()
+    return arithmetic(rounded=recipe.arithmetic != "float32")
