@@ -341,16 +341,21 @@ FAMILIES: list[Family] = [
             settings={
                 "network": "fc_2l",
                 "widths": (3000, 200),
+                "inputs": inputs,
                 "training.steps": steps,
                 "training.batch": batch,
                 "training.learning_rate": 0.001,
             },
             seeded=("feature_seed",),
-            variant=f"unlabelled-{steps}-steps",
+            variant=variant,
             labelled=False,
         )
         # The rate is the one of three with which 1,500 steps came closest to the release, which scores nothing.
-        for steps, batch in ((6_000, 500), (40_000, 1000))
+        for inputs, steps, batch, variant in (
+            ("unit", 6_000, 500, "unlabelled-6000-steps"),
+            ("signed", 6_000, 500, "unlabelled-signed-6000-steps"),
+            ("signed", 40_000, 1000, "unlabelled-signed"),
+        )
     ),
     Family(
         method="dp-ntk",

@@ -115,7 +115,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
             table.inputs,
             2,
         ),
-        ("tangent-two-hidden", Tangent(pixels, TwoHidden(12, (5, 4), 3), seed=4), 12, 1),
+        ("tangent-two-hidden", Tangent(pixels, TwoHidden(12, (5, 4), 3), seed=4, signed=True), 12, 1),
         ("tangent-entrywise", PerClass(Tangent(pixels, Entrywise(12, (2, 5), 3), seed=5), 3), 12, 3),
         ("hermite-sum-pixels", SumKernel(small), 12, 1),
         ("hermite-sum-table", PerClass(SumKernel(hermite(table)), 2), table.inputs, 2),

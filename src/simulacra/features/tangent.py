@@ -24,10 +24,11 @@ class Tangent(FeatureMap):
 
     The normalised e-NTK of Yang et al., Differentially Private Neural Tangent Kernels for Privacy-Preserving Data
     Generation, section 3. The norm of g is at least 1, from the output layer's bias. The weights are public: they are
-    drawn from a seed, when first needed.
+    drawn from a seed, when first needed. `signed` shows the network 2x - 1 in place of points x from 0 to 1: where dark is
+    not the absence of something, as in photographs, all points from 0 to 1 look alike to it.
     """
 
-    def __init__(self, points: Points, network: Network, *, seed: int) -> None:
+    def __init__(self, points: Points, network: Network, *, seed: int, signed: bool = False) -> None:
         if network.width != points.width:
             raise SettingError(f"the network takes {network.width} numbers, but a point has {points.width}")
         if not 0 <= seed < 2**63:  # now, because the draw comes when the budget is spent already
@@ -36,6 +37,7 @@ class Tangent(FeatureMap):
         self.points = points
         self.network = network
         self.seed = seed
+        self.signed = signed
         self.shape = (network.size,)
         self._drawn: dict[str, torch.Tensor] = {}
 
@@ -47,7 +49,7 @@ class Tangent(FeatureMap):
         network = self.network
 
         def total(parameters: Parameters) -> torch.Tensor:
-            return network.logits(parameters, point).sum()
+            return network.logits(parameters, self._seen(point)).sum()
 
         gradients = torch.func.grad(total)(self._as(point))
         weight, bias = list(gradients)[-2:]
@@ -59,12 +61,11 @@ class Tangent(FeatureMap):
 
     def embed(self, points: torch.Tensor) -> torch.Tensor:
         """Features of points, (n, width) to (n, size), for few of them; differentiable."""
-        return tangent_sums.explicit(self.network.layers(self._as(points), points))
+        return tangent_sums.explicit(self._layers(points))
 
     def class_sums(self, points: torch.Tensor, groups: Groups) -> torch.Tensor:
         """Weighted sums per class, for training: (n, width) to (classes, size)."""
-        layers = self.network.layers(self._as(points), points)
-        return tangent_sums.class_sums(layers, groups.point_weights.to(points), groups.sizes)
+        return tangent_sums.class_sums(self._layers(points), groups.point_weights.to(points), groups.sizes)
 
     @torch.no_grad()
     def sums_by_class(self, inputs: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
@@ -74,8 +75,7 @@ class Tangent(FeatureMap):
         layers: list[Layer] = []
         for start in range(0, max(1, len(order)), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
-            points = self._private_points(inputs[order[rows]])
-            block = self.network.layers(self._as(points), points)
+            block = self._layers(self._private_points(inputs[order[rows]]))
             layers = layers or [layer.room_for(len(order)) for layer in block]
             for layer, part in zip(layers, block, strict=True):
                 layer.signal[rows], layer.inputs[rows] = part
@@ -91,6 +91,13 @@ class Tangent(FeatureMap):
     def _private_points(self, inputs: torch.Tensor) -> torch.Tensor:
         """On a grid, so that no record's features depend on its neighbours by rounding: see `tangent_networks`."""
         return self.points.of_records(inputs).mul(2.0**POINT_BITS).round_().mul_(2.0**-POINT_BITS)
+
+    def _layers(self, points: torch.Tensor) -> tuple[Layer, ...]:
+        return self.network.layers(self._as(points), self._seen(points))
+
+    def _seen(self, points: torch.Tensor) -> torch.Tensor:
+        """What the network takes; exact for points on the grid, and no larger than these."""
+        return 2 * points - 1 if self.signed else points
 
     def _as(self, points: torch.Tensor) -> Parameters:
         """The parameters in the precision and on the device of some points; kept for the next chunk."""

@@ -37,6 +37,8 @@ class DPNTK(MatchedMethod):
     """One or two hidden layers, or a network that begins entry by entry; see `features/tangent_networks.py`."""
     widths: tuple[int, ...] = (200,)
     """Of the hidden layers."""
+    inputs: Literal["unit", "signed"] = "unit"
+    """What the network sees of a point: from 0 to 1, or from -1 to 1."""
     count_noise: float = 5.0
     """Noise multiplier of the counts, relative to the embedding's."""
     feature_seed: int = 0
@@ -51,10 +53,14 @@ class DPNTK(MatchedMethod):
             raise SettingError("dp-ntk: feature_seed must be from 0 to 2^63 - 1")
 
     def suited_to(self, schema: Schema) -> Self:
-        """Images take the paper's width of 800, and three times its steps at a fifth of its batch."""
+        """Images take the paper's width of 800, and three times its steps at a fifth of its batch.
+
+        Colours are seen from -1 to 1, as there.
+        """
         if schema.image is None:
             return self
-        return replace(self, widths=(800,), training=Training(steps=6000, batch=1000))
+        inputs: Literal["unit", "signed"] = "signed" if schema.image.channels == 3 else "unit"
+        return replace(self, widths=(800,), inputs=inputs, training=Training(steps=6000, batch=1000))
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {
@@ -69,6 +75,7 @@ class DPNTK(MatchedMethod):
         return {
             "network": self.network,
             "widths": self.widths,
+            "inputs": self.inputs,
             "feature_seed": self.feature_seed,
             "count_noise": self.count_noise,
         }
@@ -84,4 +91,4 @@ class DPNTK(MatchedMethod):
     def _tangent(self, schema: Schema) -> Tangent:
         points = points_for(schema)
         untrained = network(self.network, width=points.width, hidden=self.widths, outputs=schema.classes)
-        return Tangent(points, untrained, seed=self.feature_seed)
+        return Tangent(points, untrained, seed=self.feature_seed, signed=self.inputs == "signed")

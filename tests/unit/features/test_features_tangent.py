@@ -32,7 +32,7 @@ def tangents(draw: st.DrawFn, name: str) -> Tangent:
     width, outputs = draw(st.integers(1, 8)), draw(st.integers(1, 5))
     hidden = [draw(st.integers(1, 9)) for _ in range(NETWORKS[name].hidden_layers)]
     made = network(name, width=width, hidden=hidden, outputs=outputs)
-    return Tangent(PixelPoints(width), made, seed=draw(seeds))
+    return Tangent(PixelPoints(width), made, seed=draw(seeds), signed=draw(st.booleans()))
 
 
 def points_of(tangent: Tangent, seed: int, count: int) -> torch.Tensor:
@@ -119,7 +119,8 @@ def test_keeping_the_output_layer_once_leaves_the_kernel_as_it_is(name: str, dat
     parameters = {key: value.double() for key, value in tangent.network.parameters(tangent.seed).items()}
 
     def whole(point: torch.Tensor) -> torch.Tensor:
-        gradients = torch.func.grad(lambda p: tangent.network.logits(p, point).sum())(parameters)
+        seen = 2 * point - 1 if tangent.signed else point
+        gradients = torch.func.grad(lambda p: tangent.network.logits(p, seen).sum())(parameters)
         flat = torch.cat([value.flatten() for value in gradients.values()])
         assert flat.numel() == tangent.size + (tangent.network.outputs - 1) * (tangent.network.hidden[-1] + 1)
         return flat / flat.norm()

@@ -15,7 +15,7 @@ from simulacra.methods.base import Context
 from simulacra.methods.dp_ntk import DPNTK
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.release import Release
-from simulacra.schema import Boolean, Categorical, Numeric, Schema
+from simulacra.schema import Boolean, Categorical, ImageShape, Numeric, Schema
 
 PEOPLE, UNLABELLED, PICTURES = map(tiny.schema, (tiny.PEOPLE, tiny.UNLABELLED, tiny.PICTURES))
 QUICK = {"training.steps": 5, "training.batch": 40, "widths": "6"}
@@ -75,8 +75,17 @@ def test_images_take_the_papers_width_and_more_and_smaller_steps() -> None:
     assert (image.training.steps, image.training.batch) == (6000, 1000)
 
 
+def test_colours_are_seen_on_both_sides_of_zero() -> None:
+    for channels, inputs in ((1, "unit"), (3, "signed")):
+        schema = Schema(image=ImageShape(height=4, width=4, channels=channels, classes=("a", "b")))
+        method = make_method("dp-ntk", {}, schema)
+        assert isinstance(method, DPNTK)
+        assert method.inputs == inputs
+        assert method._tangent(schema).signed == (channels == 3)
+
+
 def test_asking_names_exactly_the_settings_that_change_plan_or_questions() -> None:
-    assert set(ntk().asking()) == {"network", "widths", "feature_seed", "count_noise"}
+    assert set(ntk().asking()) == {"network", "widths", "inputs", "feature_seed", "count_noise"}
 
 
 @pytest.mark.parametrize(("network", "widths"), NETWORKS)
