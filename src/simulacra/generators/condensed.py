@@ -49,6 +49,13 @@ class Condensed(nn.Module, ABC):
     def points(self) -> torch.Tensor:
         """All records as points (records, width of a point), differentiable in `values`."""
 
+    def free_points(self) -> torch.Tensor:
+        """The same where nothing keeps `values` inside: for networks that take any numbers."""
+        return self.points()
+
+    def settle(self) -> None:
+        """Bring what was moved by its free points back to where records are."""
+
     @abstractmethod
     def records(self) -> torch.Tensor:
         """All records, encoded in [-1, 1]: the same ones at every call."""
@@ -78,6 +85,18 @@ class CondensedImages(Condensed):
         """Intensities in [0, 1]."""
         inside: torch.Tensor = Inside.apply(self.values)  # type: ignore[no-untyped-call]
         return (inside + 1) / 2
+
+    def free_points(self) -> torch.Tensor:
+        return (self.values + 1) / 2
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Take contrast from an image until its largest value fits: cutting it off would cost far more of what it shows.
+
+        Noise makes images grow. Networks that normalise each image see the same at any contrast, so nothing holds the
+        values back, and the larger they are the less a step of the same size turns them: a rate that falls by itself.
+        """
+        self.values.div_(self.values.abs().amax(dim=1, keepdim=True).clamp(min=1))
 
     def records(self) -> torch.Tensor:
         return self.values.detach().clamp(-1, 1).cpu()

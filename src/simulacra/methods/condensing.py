@@ -31,7 +31,7 @@ class Condensing:
 
     def means(self, extractor: Extractor, clip: float) -> torch.Tensor:
         """Clipped embeddings of the set, averaged per class; gradients pass by the clipping as by a constant."""
-        embedded = extractor.of_points(self.held.points(), self.labels)
+        embedded = extractor.of_points(self.held.free_points(), self.labels)
         norms = embedded.detach().norm(dim=1, keepdim=True)
         clipped = embedded * (clip / norms.clamp(min=clip))
         means: torch.Tensor = clipped.reshape(self.held.classes, self.held.per_class, -1).mean(dim=1)

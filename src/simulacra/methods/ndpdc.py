@@ -141,6 +141,7 @@ class NDPDC(Condensation):
             loss = match(noisy, rate=rate)
             if (number + 1) % shown == 0 or number + 1 == drawing.total:
                 _show(context, number + 1, drawing.total, loss.item())
+        learned.held.settle()
         return self.sampler(schema, learned.held, options, releases["class-counts"].value)
 
     def _extractor(self, schema: Schema, device: str) -> Extractor:

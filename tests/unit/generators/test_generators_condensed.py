@@ -125,6 +125,33 @@ def test_a_pixel_that_stepped_over_the_edge_can_come_back_and_goes_no_further() 
     assert values.grad.tolist() == [0.0, -1.0, 1.0, 1.0, 0.0]
 
 
+def test_free_points_of_images_have_no_edge() -> None:
+    held = made(PICTURES)
+    with torch.no_grad():
+        held.values.fill_(3.0)
+    torch.testing.assert_close(held.free_points(), torch.full_like(held.values, 2.0))
+    (gradient,) = torch.autograd.grad(held.free_points().sum(), [held.values])
+    assert (gradient == 0.5).all()  # further out, too
+
+
+@SCHEMAS
+def test_settled_records_are_what_they_were_up_to_contrast(schema: Schema) -> None:
+    held = made(schema)
+    with torch.no_grad():
+        held.values[0] *= 5
+        held.values[1] *= 0.01
+    before = held.values.detach().clone()
+    held.settle()
+    after = held.values.detach()
+    assert torch.equal(after[1], before[1])
+    torch.testing.assert_close(torch.cosine_similarity(after, before), torch.ones(len(held)))
+    if schema.image is not None:
+        assert after[0].abs().max() == 1
+        torch.testing.assert_close(held.records(), after)  # nothing is cut off
+    else:
+        assert torch.equal(after, before)
+
+
 @SCHEMAS
 def test_it_begins_with_noise_or_without_any_preference(schema: Schema) -> None:
     assert made(schema, 40, spread=0.3).values.std().item() == pytest.approx(0.3, rel=0.1)

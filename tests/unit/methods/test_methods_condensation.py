@@ -143,6 +143,13 @@ def test_without_noise_classes_come_out_as_they_are(method: str, work: Path) -> 
     assert run.certificate["statement"].startswith("NOT PRIVATE")
 
 
+def test_noise_makes_images_grow_and_nothing_is_cut_off(work: Path) -> None:
+    run = fit(tiny.pictures(), PICTURES, "ndpdc", epsilon=0.1, settings={**SMALL["ndpdc"], "learning_rate": 10.0})
+    pixels, _ = run.sample(run.sampler.size or 0, seed=0)
+    at_the_edge = np.isin(pixels, (0, 255)).mean(axis=(1, 2))
+    assert (at_the_edge <= 2 / 64).all()  # the largest, and one that rounds to the same
+
+
 def test_a_set_that_begins_with_moments_begins_where_the_classes_are(work: Path) -> None:
     """Rounds whose rate is next to nothing leave the set as it began: dark and light, though noise was asked for."""
     still = {"begin": "moments", "learning_rate": 1e-9, "rounds": 2}
