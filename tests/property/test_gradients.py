@@ -10,20 +10,24 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.functional import softplus
+from torch.nn.functional import softplus, unfold
 
 from simulacra.errors import SettingError
+from simulacra.features.critic_losses import FakeLoss
 from simulacra.features.gradient import LossGradient
-from simulacra.gradients import specified, summing
+from simulacra.gradients import convolution, specified, summing
 from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import SLACK, clipped_to
 from simulacra.gradients.padding import PaddedSums, slots_for
 from simulacra.gradients.summing import GradientSums
+from simulacra.networks import critics
+from simulacra.networks.critics import CriticOptions, build_critic
 from simulacra.networks.label_convolution import LabelConvolution
 from simulacra.privacy.budget import Adjacency
 from simulacra.privacy.query import Step, sensitivity
 from simulacra.privacy.records import Records
 from simulacra.privacy.summing import add_chunks
+from simulacra.schema import ImageShape
 
 CLASSES = 3
 
@@ -367,17 +371,24 @@ def test_the_map_charges_its_bound() -> None:
     ("kernel", "stride", "padding", "dilation"),
     [((3, 3), (1, 1), (1, 1), (1, 1)), ((4, 4), (2, 2), (1, 1), (1, 1)), ((3, 2), (2, 1), (1, 0), (1, 2))],
 )
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last], ids=["channels-first", "last"])
 def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
-    kernel: tuple[int, int], stride: tuple[int, int], padding: tuple[int, int], dilation: tuple[int, int]
+    kernel: tuple[int, int],
+    stride: tuple[int, int],
+    padding: tuple[int, int],
+    dilation: tuple[int, int],
+    layout: torch.memory_format,
 ) -> None:
-    from simulacra.gradients.convolution import Window, _weight_product, _weight_sum
+    from simulacra.gradients.convolution import Window, _channels_last, _weight_product, _weight_sum
 
     window = Window(kernel, stride, padding, dilation)
     layer = nn.Conv2d(3, 5, kernel, stride, padding, dilation).double()
-    images = torch.rand(4, 3, 8, 9, dtype=torch.float64)
+    images = torch.rand(4, 3, 8, 9, dtype=torch.float64).contiguous(memory_format=layout)
+    assert _channels_last(images) == (layout == torch.channels_last)
     signals = torch.rand_like(layer(images))
     height, width = signals.shape[2:]
     patches = window.patches(images, height, width)
+    torch.testing.assert_close(patches.transpose(1, 2), unfold(images, kernel, dilation, padding, stride))
     found = {}
     for way in ("_pixel_work", "_patch_work"):
         with pytest.MonkeyPatch.context() as patch:
@@ -390,6 +401,27 @@ def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
     torch.testing.assert_close(
         _weight_product(images, signals, shape, window), _weight_sum(images, signals, shape, window)
     )
+
+
+@pytest.mark.parametrize("side", [16, 32])
+def test_critics_have_the_same_gradients_with_channels_side_by_side(side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are laid out on a GPU."""
+    image = ImageShape(height=side, width=side, channels=3, classes=("a", "b"))
+    critic = build_critic(CriticOptions(channels=4), image=image, width=image.pixels, classes=2)
+    sums = GradientSums(FakeLoss(critic), inputs=image.pixels, classes=2, bound=0.5)
+    points, labels = torch.rand(6, image.pixels), torch.arange(6) % 2
+    usual = sums.batch(points, labels)
+    layouts = []
+
+    def laid_out(maps: torch.Tensor) -> torch.Tensor:
+        layouts.append(maps.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2))
+        return layouts[-1]
+
+    monkeypatch.setattr(critics, "_laid_out", laid_out)
+    monkeypatch.setattr(convolution, "_weight_sum", convolution._weight_product)
+    torch.testing.assert_close(sums.batch(points, labels), usual, rtol=1e-4, atol=1e-6)
+    assert layouts[0].is_contiguous(memory_format=torch.channels_last)
+    torch.testing.assert_close(sums._specified(points, labels, 0.5), usual, rtol=1e-4, atol=1e-6)  # under vmap, too
 
 
 def test_label_planes_are_a_convolution_of_one_hot_planes() -> None:

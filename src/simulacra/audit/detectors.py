@@ -41,7 +41,9 @@ def repeat_findings(draws: Sequence[Noise], where: str) -> list[str]:
         one, other = one.ravel()[:size], other.ravel()[:size]
         alike = int(np.isclose(one, other, rtol=0, atol=1e-10).sum())
         if alike:  # one number is a chance of some 1e-10, all of them are one draw
-            findings.append(f"{where}: the noise of draws {first} and {second} is the same in {alike} of {size} numbers")
+            findings.append(
+                f"{where}: the noise of draws {first} and {second} is the same in {alike} of {size} numbers"
+            )
     return findings
 
 

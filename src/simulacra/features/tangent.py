@@ -24,8 +24,8 @@ class Tangent(FeatureMap):
 
     The normalised e-NTK of Yang et al., Differentially Private Neural Tangent Kernels for Privacy-Preserving Data
     Generation, section 3. The norm of g is at least 1, from the output layer's bias. The weights are public: they are
-    drawn from a seed, when first needed. `signed` shows the network 2x - 1 in place of points x from 0 to 1: where dark is
-    not the absence of something, as in photographs, all points from 0 to 1 look alike to it.
+    drawn from a seed, when first needed. `signed` shows the network 2x - 1 in place of points x from 0 to 1: where dark
+    is not the absence of something, as in photographs, all points from 0 to 1 look alike to it.
     """
 
     def __init__(self, points: Points, network: Network, *, seed: int, signed: bool = False) -> None:

@@ -91,7 +91,7 @@ class CondensedImages(Condensed):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Take contrast from an image until its largest value fits: cutting it off would cost far more of what it shows.
+        """Take contrast from an image until its largest value fits: cutting off would cost far more of what it shows.
 
         Noise makes images grow. Networks that normalise each image see the same at any contrast, so nothing holds the
         values back, and the larger they are the less a step of the same size turns them: a rate that falls by itself.

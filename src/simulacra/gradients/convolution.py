@@ -26,19 +26,22 @@ class Window:
         pairs = [tuple(map(int, each)) for each in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
         return cls(*((first, second) for first, second in pairs))
 
-    def patches(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+    def patches(self, images: torch.Tensor, height: int, width: int, *, channels_last: bool = False) -> torch.Tensor:
         """(n, channels, ., .) to (n, height * width, channels * kernel): one row per position of the kernel.
 
-        A view and one copy; torch's own `unfold` starts a kernel for every image on a GPU.
+        In a row the channels come first, as in the weights, or last, which is quick to copy where images lie like that
+        in memory. A view and one copy; torch's own `unfold` starts a kernel for every image on a GPU.
         """
         (high, wide), (down, across) = self.padding, self.stride
-        padded = pad(images, (wide, wide, high, high)).contiguous()
+        layout = torch.channels_last if channels_last else torch.contiguous_format
+        padded = pad(images, (wide, wide, high, high)).contiguous(memory_format=layout)
         n, channels = padded.shape[:2]
         batch, channel, row, column = padded.stride()
-        view = padded.as_strided(
-            (n, height, width, channels, *self.kernel),
-            (batch, row * down, column * across, channel, row * self.dilation[0], column * self.dilation[1]),
-        )
+        sizes = [channels, *self.kernel]
+        strides = [channel, row * self.dilation[0], column * self.dilation[1]]
+        if channels_last:
+            sizes, strides = [*sizes[1:], sizes[0]], [*strides[1:], strides[0]]
+        view = padded.as_strided((n, height, width, *sizes), (batch, row * down, column * across, *strides))
         return view.reshape(n, height * width, -1)
 
     def products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
@@ -49,7 +52,7 @@ class Window:
         """
         positions = height * width
         if self._pixel_work(images.shape, positions) > self._patch_work(images.shape, positions):
-            patches = self.patches(images, height, width)
+            patches = self.patches(images, height, width, channels_last=_channels_last(images))
             return patches @ patches.transpose(1, 2)
         (high, wide), (down, across) = self.padding, self.stride
         padded = pad(images, (wide, wide, high, high))
@@ -148,9 +151,9 @@ class _Pairwise(Contribution):
 def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
     """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass.
 
-    Where factors are rounded to TF32 it is one matrix product, of which it is known what is rounded: see `clipping`.
+    On a GPU it is one matrix product: quicker, and where factors are rounded to TF32 it is known which: see `clipping`.
     """
-    if wide.is_cuda and torch.backends.cudnn.allow_tf32:
+    if wide.is_cuda:
         return _weight_product(wide, narrow, shape, window)
     found = torch.ops.aten.convolution_backward(
         narrow,
@@ -170,6 +173,15 @@ def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, win
 
 
 def _weight_product(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
-    patches = window.patches(wide, narrow.shape[2], narrow.shape[3]).flatten(0, 1)
+    channels_last = _channels_last(wide)
+    patches = window.patches(wide, narrow.shape[2], narrow.shape[3], channels_last=channels_last).flatten(0, 1)
     values = narrow.flatten(2).transpose(1, 2).flatten(0, 1)
-    return (values.T @ patches).view(shape)
+    sums = values.T @ patches
+    if not channels_last:
+        return sums.view(shape)
+    return sums.view(shape[0], *window.kernel, shape[1]).permute(0, 3, 1, 2)
+
+
+def _channels_last(images: torch.Tensor) -> bool:
+    """How images lie in memory; of a single channel or a single pixel it makes no difference."""
+    return images.is_contiguous(memory_format=torch.channels_last) and not images.is_contiguous()

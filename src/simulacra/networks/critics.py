@@ -103,7 +103,7 @@ class ConvolutionalCritic(nn.Module):
         maps = self.image(points.view(-1, *self.shape))
         if self.label is not None:
             maps = torch.cat([maps, self.label(labels)], dim=1)
-        logits: torch.Tensor = self.rest(maps)
+        logits: torch.Tensor = self.rest(_laid_out(maps))
         return logits.flatten()
 
 
@@ -149,7 +149,7 @@ class ResidualCritic(nn.Module):
         self.project = nn.Embedding(classes, widths[-1]) if classes > 1 else None
 
     def forward(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        maps = self.norm(self.blocks(self.first(points.view(-1, *self.shape)))).relu()
+        maps = self.norm(self.blocks(_laid_out(self.first(points.view(-1, *self.shape))))).relu()
         features = maps.mean(dim=(2, 3))
         logits: torch.Tensor = self.judge(features).squeeze(1)
         if self.project is not None:
@@ -177,6 +177,14 @@ class DenseCritic(nn.Module):
             points = torch.cat([points, one_hot], dim=1)
         logits: torch.Tensor = self.layers(points)
         return logits.squeeze(1)
+
+
+def _laid_out(maps: torch.Tensor) -> torch.Tensor:
+    """The same numbers with the channels of a pixel side by side, which is how the matrix units of a GPU take them.
+
+    All that follows keeps the layout. By permutations, because vmap knows no other way.
+    """
+    return maps.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2) if maps.is_cuda else maps
 
 
 def _group_norm(channels: int) -> nn.GroupNorm:
