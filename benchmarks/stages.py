@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import numpy as np
@@ -22,9 +22,14 @@ from simulacra.privacy.durable import write_durably
 from simulacra.synthesis.run import Run
 from simulacra.synthesis.watching import Watcher
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 WORK = Path(__file__).parent / "work"
 IMAGES = 60_000
 MOST_TABLE_ROWS = 60_000
+MOST_TIMES = 100
+"""A row of a condensed table comes no more often than this, however rare the smallest class."""
 SAMPLE_SEED = 1_000_000
 """Added to the row's seed for the samples, so that they and the first weights do not share random numbers."""
 
@@ -140,6 +145,9 @@ class Workplace:
             rows = run.sampler.size or (IMAGES if images else min(len(real.train), MOST_TABLE_ROWS))
             run.sampler.generator.to(device)
             drawn = run.sample(rows, seed=seed)
+            if run.sampler.size is not None and not isinstance(drawn, tuple):
+                drawn = _by_shares(drawn, run)
+                rows = len(drawn)
         if isinstance(drawn, tuple):
             np.savez(place / "samples.npz", images=drawn[0], labels=drawn[1])
         else:
@@ -204,6 +212,19 @@ def _draws(row: Row) -> bool:
 def _refuse_stopped(run: Run) -> None:
     if run.training is None or run.training["stopped_early"]:
         raise KeyboardInterrupt  # a method ends its training quietly when it is interrupted
+
+
+def _by_shares(frame: pd.DataFrame, run: Run) -> pd.DataFrame:
+    """A condensed table with each class's rows as often as its noisy share asks for.
+
+    The set has the same number of each, and a classifier would take all classes for equally likely.
+    """
+    if run.schema.label is None:
+        return frame
+    shares = run.sampler.class_shares
+    times = (shares / shares.min()).clamp(max=MOST_TIMES).round().int().numpy()
+    each = np.repeat(times, len(frame) // len(times))  # one class after the other
+    return frame.iloc[np.repeat(np.arange(len(frame)), each)].reset_index(drop=True)
 
 
 def _condensing(row: Row) -> dict[str, Any]:

@@ -10,16 +10,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import click
+import pandas as pd
 import pytest
 import tiny
 import tiny_book
+import torch
 
-from benchmarks import book, outcomes, scoring
+from benchmarks import book, outcomes, scoring, stages
 from benchmarks import side_by_side as processes
 from simulacra.evaluate import Scores
+from simulacra.synthesis.run import Run
 
 ROOT = Path(__file__).parents[2]
 DIGITS = "dp-merf/digits/eps5/seed0"
@@ -104,6 +108,15 @@ def test_a_method_that_draws_while_it_learns_is_paid_for_first_and_then_learns(c
     assert draw["training"]["steps"] == 4
     assert 4.9 < draw["release"]["budget"]["epsilon"] <= 5
     assert "nothing left to do" in call("run", name).out
+
+
+def test_rows_of_a_condensed_table_come_as_often_as_their_class(work: Path) -> None:
+    people = tiny.schema(tiny.PEOPLE)
+    frame = pd.DataFrame({"age": [1.0, 2.0, 3.0, 4.0], "buys": ["no", "no", "yes", "yes"]})
+    sampler = SimpleNamespace(class_shares=torch.tensor([0.76, 0.24]))
+    found = stages._by_shares(frame, cast("Run", SimpleNamespace(schema=people, sampler=sampler)))
+    assert found["age"].tolist() == [1, 1, 1, 2, 2, 2, 3, 4]
+    assert found["buys"].tolist() == ["no"] * 6 + ["yes"] * 2
 
 
 def test_a_row_of_a_condensed_set_is_scored_on_the_set_itself(call: Call) -> None:
