@@ -171,8 +171,8 @@ _ALL = (
     ),
     Scoring(
         name="tables",
-        words="twelve classifiers, one fixed setting each, scored by their probabilities; the mean over the twelve. Of a "
-        "condensed set, the rows of a class come as often as its noisy share asks for",
+        words="twelve classifiers, one fixed setting each, scored by their probabilities; the mean over the twelve. Of "
+        "a condensed set, the rows of a class come as often as its noisy share asks for",
         fits=lambda schema: schema.image is None,
         compute=tables,
         condensed=None,
