@@ -96,7 +96,13 @@ class OnePass:
         layers = self.view.read([_clean(each) for each in looked])
         for order, total in totals.items():
             powers = [raised(layer, order) for layer in layers]
-            weights = chosen / lengths_of(powers, order)
+            lengths = lengths_of(powers, order)
+            # Only absurd weights make features that overflow. Zero times infinity is NaN, and would take all other
+            # records along, so such features are taken out and not just weighed with nothing.
+            lost = ~torch.isfinite(lengths)
+            if lost.any():
+                powers = [power.masked_fill(lost.unsqueeze(1), 0.0) for power in powers]
+            weights = torch.where(lost, 0.0, chosen / lengths)
             for part, power in zip(total.split(self.view.sizes, dim=1), powers, strict=True):  # type: ignore[no-untyped-call]
                 part.addmm_(weights, power)
 

@@ -109,6 +109,25 @@ def test_a_network_of_infinite_numbers_adds_nothing_infinite() -> None:
     assert total.norm() <= 5 + 1e-9
 
 
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("wild", [1e300, torch.inf, torch.nan])
+def test_features_too_long_to_measure_add_nothing_and_spoil_no_other(order: int, wild: float) -> None:
+    """In double precision a square may overflow. One such record must not turn the sum of all others into NaN."""
+    view = small()
+    genuine = view.read
+
+    def wildly(looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        first, *others = genuine(looked)
+        return [torch.where(first[:, :1] > first[:, :1].median(), first, first * wild), *others]
+
+    view.read = wildly  # type: ignore[method-assign]
+    feature_map = Perceptual(OnePass(view, rows=8), order=order)
+    labels = torch.zeros(7, dtype=torch.int64)
+    total = feature_map.clipped_sum(records(7), labels)
+    assert torch.isfinite(total).all()
+    assert total.norm() > 1  # the others are still there
+
+
 def test_two_moments_of_the_same_records_take_one_pass() -> None:
     passing = OnePass(small(), rows=8)
     looked: list[int] = []
