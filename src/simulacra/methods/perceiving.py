@@ -132,14 +132,20 @@ class ProjectionOptions(Options):
             )
         return Projected(view, list(matrices))
 
+    def public_data(self) -> str | None:
+        """What it was found on, if on anything."""
+        return _matrices(*_stamp(_place(self.source)))[2] if self.kind == "file" else None
+
     def remark(self) -> str | None:
         """What a certificate says of it."""
         if self.kind == "none":
             return None
         if self.kind == "random":
             return f"the features are projected by random matrices of seed {self.seed}, which depend on no data"
-        data = _matrices(*_stamp(_place(self.source)))[2]
-        return f"the features are projected onto directions found on public images of {data} (sha256 {self.checksum})"
+        return (
+            f"the features are projected onto directions found on public images of {self.public_data()} "
+            f"(sha256 {self.checksum})"
+        )
 
 
 def inception_view(image: ImageShape) -> InceptionView:

@@ -65,7 +65,9 @@ def pretrain(
         images = public_images.load(data)
         side = schooling.side or min(images.pixels.shape[2:])
         if side < encoder.least_side:
-            raise SettingError(f'the encoder "{network}" needs images of side {encoder.least_side}, got {side}')
+            raise SettingError(
+                f'the encoder "{network}" needs images of side {encoder.least_side}, got {side}; choose a larger side'
+            )
         if images.classes < 2:
             raise DataError(f'"{data}" has no classes to learn; choose a labelled data set')
         with torch.no_grad():
