@@ -171,7 +171,7 @@ class DPMEPF(ReleaseOnce):
         return tuple(range(1, self.moments + 1))
 
     def _view(self, schema: Schema) -> View:
-        return self.projection.of(self.encoder.view(_image(schema)))
+        return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)
 
     def _proxy(self, schema: Schema) -> View | None:
         if self.stopping.proxy == "none":

@@ -215,6 +215,19 @@ def test_a_projection_of_another_release_is_refused(folder: Path) -> None:
         simulacra.train(run.folder, device="cpu", settings={"projection.source": str(folder / "two.safetensors")})
 
 
+def test_directions_of_other_weights_are_refused_and_nothing_is_spent(folder: Path) -> None:
+    """Two trainings of one network have layers of the same sizes, and nothing else in common."""
+    matrices = random_matrices([4 * 64, 4 * 64, 6 * 16, 6 * 16], 3, seed=0)
+    mine = encoder_files.load("small", file=folder / "encoder.safetensors", widths=WIDTHS).checksum
+    other = encoder_files.load("small", file=encoder_file(folder, seed=2, name="other"), widths=WIDTHS).checksum
+    for name, checksum in (("mine", mine), ("theirs", other)):
+        write(folder / f"{name}.safetensors", matrices, {"data": "pictures", "network_checksum": checksum})
+    with pytest.raises(DataError, match="was found with other weights of the network"):
+        release(folder, projection__source=str(folder / "theirs.safetensors"))
+    assert tiny.reservations(folder / "pictures.ledger") == 0
+    assert release(folder, projection__source=str(folder / "mine.safetensors")).verify().ok
+
+
 # -- bad input: one line, and nothing is spent --------------------------------------------------------------------
 
 
