@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulacra.errors import OutputError, SettingError
+from simulacra.errors import SettingError
 from simulacra.features.projections import leading_directions, write
 from simulacra.features.views import Perceived
-from simulacra.networks import public_images
+from simulacra.networks import encoder_files, public_images
 from simulacra.networks.encoder_files import Loaded
 from simulacra.schema import ImageShape
 
@@ -26,11 +26,7 @@ def find_directions(
     resize: int | None = None,
 ) -> dict[str, str]:
     """Look at public images as at private ones of the form `image`; writes OUT and facts beside it, and gives these."""
-    path = Path(out)
-    if path.suffix != ".safetensors":
-        raise OutputError(f'"{path}" must end in .safetensors')
-    if path.exists():
-        raise OutputError(f'"{path}" exists already; choose a new file')
+    path = encoder_files.new_file(out)
     if not 1 <= directions <= images <= MOST_IMAGES:
         raise SettingError(f"directions must be from 1 to the number of images, and these at most {MOST_IMAGES:,}")
     view = Perceived(image, loaded.encoder, name=network, resize=resize)
@@ -51,5 +47,4 @@ def find_directions(
         "directions": str(directions),
         "form": f"{image.height} x {image.width} x {image.channels}",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     return {**facts, "contents": write(path, matrices, facts)}
