@@ -24,7 +24,7 @@ def sum_over(
     totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in maps.items()}
     for batch in sealed._batches():
         for together in _sharing(maps):
-            _add_in_turn(totals, together, batch)
+            add_in_turn(totals, together, batch)
         if progress:
             progress()
     return totals
@@ -40,7 +40,7 @@ def rehearse(maps: Mapping[str, FeatureMap], *, inputs: int, classes: int) -> No
             rows = min(chunk_rows(each, inputs) for each in together.values())
             records = Records(inputs=torch.zeros(rows, inputs), labels=torch.arange(rows) % classes)
             totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in together.items()}
-            _add_in_turn(totals, together, records)
+            add_in_turn(totals, together, records)
     except (RuntimeError, MemoryError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise PlanError(f"these questions cannot be asked here, and nothing was spent: {reason}") from None
@@ -71,7 +71,7 @@ def _sharing(maps: Mapping[str, FeatureMap]) -> list[dict[str, FeatureMap]]:
     return list(found.values())
 
 
-def _add_in_turn(totals: Mapping[str, torch.Tensor], together: Mapping[str, FeatureMap], batch: Records) -> None:
+def add_in_turn(totals: Mapping[str, torch.Tensor], together: Mapping[str, FeatureMap], batch: Records) -> None:
     """Add a batch to the totals of maps that share their work: all of them get a chunk before the next is cut.
 
     What they keep for each other has no noise yet, so it is forgotten with the chunk, and if anything fails.
