@@ -8,6 +8,7 @@ from simulacra.errors import SettingError
 from simulacra.features.projections import leading_directions, write
 from simulacra.features.views import Perceived
 from simulacra.networks import encoder_files, public_images
+from simulacra.networks.devices import memory
 from simulacra.networks.encoder_files import Loaded
 from simulacra.schema import ImageShape
 
@@ -30,6 +31,13 @@ def find_directions(
     if not 1 <= directions <= images <= MOST_IMAGES:
         raise SettingError(f"directions must be from 1 to the number of images, and these at most {MOST_IMAGES:,}")
     view = Perceived(image, loaded.encoder, name=network, resize=resize)
+    # All features of all images are held at once, and once more while they are put together.
+    needed = 2 * images * view.width * 4
+    if needed > memory():
+        raise SettingError(
+            f"the features of {images:,} images take {needed / 2**30:.0f} GB of memory, more than there is here; "
+            "look at fewer images"
+        )
     found = public_images.load(data, most=images)
     side = image.height if image.height == image.width else None
     pictures = found.batch(slice(None), side=side, device="cpu")

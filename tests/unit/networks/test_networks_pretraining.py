@@ -134,6 +134,17 @@ def test_from_public_images_to_a_private_release_on_the_command_line(cli: Cli, w
     assert found["contents"] in remarks[1]
 
 
+def test_directions_that_do_not_fit_into_memory_are_refused_before_the_work(
+    cli: Cli, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*WORDS, "--out", "encoder.safetensors")
+    monkeypatch.setattr("simulacra.features.directions.memory", lambda: 2**20)
+    encoder = ("--widths", "4,6", "--weights", "encoder.safetensors")
+    done = cli("directions", "small", *encoder, "--data", "digits", "--out", "d.safetensors")
+    assert "more than there is here; look at fewer images" in done.err
+    assert len(done.lines) == 1
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
