@@ -511,6 +511,11 @@ def test_training_that_was_interrupted_goes_on_as_if_it_had_not(loss: Any, tmp_p
     cut = Context(checkpoint=tmp_path, on_step=Interrupt(23))
     trained(training, cut, first_judge)
     assert cut.stopped_early
+    at_once = Context(checkpoint=tmp_path, on_step=Interrupt(23))
+    again_judge = judge()
+    again_judge._targets = targets_of
+    trained(training, at_once, again_judge)
+    assert [step for step, _ in at_once.curves[CURVE]] == [10, 20]  # looks before the interruption are not forgotten
     again = Context(checkpoint=tmp_path)
     resumed = trained(training, again, second_judge)
     for name, value in whole.state_dict().items():
