@@ -35,7 +35,7 @@ def _unrounded() -> Iterator[None]:
     """No autocasting anywhere, and none of a processor's shortcuts through half precision, where torch offers any."""
     import torch
 
-    parts = [getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv")]
+    parts: list[Any] = [getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv")]
     rounding = [part for part in parts if getattr(part, "fp32_precision", "none") not in ("none", "ieee")]
     before = [part.fp32_precision for part in rounding]
     for part in rounding:

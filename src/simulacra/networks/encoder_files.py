@@ -41,7 +41,7 @@ def load(name: str, *, file: str | Path | None = None, widths: Sequence[int] = W
         if name not in weights.CATALOGUE:
             raise SettingError(
                 f'the encoder "{name}" has no published weights; train it on public images with: '
-                f"simulacra pretrain {name}, and set encoder.weights to the file"
+                f"simulacra pretrain {name} --data NAME --out FILE, and set encoder.weights to that file"
             )
         tensors, learned_from = weights.load(name), weights.find(name).public_data
         source = f"the published file of {name}"
