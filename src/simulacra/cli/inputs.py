@@ -40,11 +40,9 @@ def schema_of(text: str) -> Schema:
 def refuse_as_public(data: str, method: Method) -> None:
     """Private records must not have taught the public networks that look at them: nothing would be promised then.
 
-    Only a known data set has a name to go by. All its splits are refused: what a network makes of a test set is in the
-    file of its weights.
+    `data` is dataset:NAME: only a known data set has a name to go by. All its splits are refused, as what a network
+    makes of a test set is in the file of its weights.
     """
-    if not data.startswith(PREFIX):
-        return
     from simulacra.datasets import same_people
 
     name = data.removeprefix(PREFIX).partition(":")[0]
