@@ -20,7 +20,7 @@ def perceptual() -> dict[str, Any]:
     from simulacra.features.views import Perceived
     from simulacra.networks import encoders
     from simulacra.privacy.records import Records
-    from simulacra.privacy.summing import add_chunks
+    from simulacra.privacy.summing import add_in_turn
     from simulacra.schema import ImageShape
 
     random = torch.Generator().manual_seed(0)
@@ -41,9 +41,9 @@ def perceptual() -> dict[str, Any]:
     def release() -> None:
         passing = OnePass(view)
         passing._steady = True  # found out once in a release, and not with every batch
-        for order in (1, 2):
-            feature_map = PerClass(Perceptual(passing, order=order), CLASSES)
-            add_chunks(torch.zeros(feature_map.shape, dtype=torch.float64), feature_map, records)
+        maps = {str(order): PerClass(Perceptual(passing, order=order), CLASSES) for order in (1, 2)}
+        totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in maps.items()}
+        add_in_turn(totals, maps, records)
 
     forward()
     # Turn by turn, since a shared machine may slow down between two measurements.

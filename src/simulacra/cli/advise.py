@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from simulacra.cli.inputs import PREFIX
+from simulacra.cli.inputs import schema_of
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, say, table
 
@@ -28,9 +28,7 @@ def recommend(
 
     --schema may also be dataset:NAME, a known data set.
     """
-    from simulacra.datasets import schema as known_schema
     from simulacra.errors import BudgetError, SchemaError
-    from simulacra.schema import Schema
     from simulacra.synthesis.forecasting import parse_class_rows
     from simulacra.synthesis.recommending import command
     from simulacra.synthesis.recommending import recommend as advise
@@ -39,7 +37,7 @@ def recommend(
         raise SchemaError("which schema? Say --schema FILE; write one with: simulacra schema draft DATA")
     if epsilon is None:
         raise BudgetError("which epsilon? Say --epsilon; 1 is a common choice")
-    loaded = known_schema(schema.removeprefix(PREFIX)) if schema.startswith(PREFIX) else Schema.load(schema)
+    loaded = schema_of(schema)
     guesses = parse_class_rows(loaded, rows, class_rows)
     found = advise(loaded, rows=rows, epsilon=epsilon, delta=delta, adjacency=adjacency, class_rows=guesses)
     lines = [command(one, epsilon=epsilon, delta=delta, adjacency=adjacency) for one in found]

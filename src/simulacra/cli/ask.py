@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from simulacra.cli.inputs import data_and_schema, data_argument, ledger_name
+from simulacra.cli.inputs import PREFIX, data_and_schema, data_argument, ledger_name, refuse_as_public
 from simulacra.cli.options import SEED, flags
 from simulacra.cli.show import emit, not_private_banner, progress, promise, say, table
 from simulacra.options import parse_assignments
@@ -197,6 +197,11 @@ def _release_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
     name = arguments["data"]
     data, schema = data_and_schema(name, arguments["schema"])
     settings = _settings(arguments["method"], arguments.pop("preset"), arguments.pop("settings"))
+    if name.startswith(PREFIX) and not arguments["not_private"]:
+        from simulacra.methods import make_method
+        from simulacra.synthesis.releasing import load_schema
+
+        refuse_as_public(name, make_method(arguments["method"], settings, load_schema(schema, arguments["label"])))
     ledger = ledger_name(name, arguments["ledger"])
     return {**arguments, "data": data, "schema": schema, "settings": settings, "ledger": ledger}
 

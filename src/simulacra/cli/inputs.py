@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulacra.errors import SchemaError
+from simulacra.errors import SchemaError, SettingError
 from simulacra.schema import Schema
+
+if TYPE_CHECKING:
+    from simulacra.methods.base import Method
 
 PREFIX = "dataset:"
 
@@ -23,6 +26,32 @@ def data_and_schema(data: str, schema: str | None) -> tuple[Any, Schema]:
     if schema is None:
         raise SchemaError(f'which schema? Say --schema FILE; write one with: simulacra schema draft "{data}"')
     return data, Schema.load(schema)
+
+
+def schema_of(text: str) -> Schema:
+    """What --schema means where no data is named: a file, or dataset:NAME."""
+    if text.startswith(PREFIX):
+        from simulacra import datasets
+
+        return datasets.schema(text.removeprefix(PREFIX))
+    return Schema.load(text)
+
+
+def refuse_as_public(data: str, method: Method) -> None:
+    """Private records must not have taught the public networks that look at them: nothing would be promised then.
+
+    `data` is dataset:NAME: only a known data set has a name to go by. All its splits are refused, as what a network
+    makes of a test set is in the file of its weights.
+    """
+    from simulacra.datasets import same_people
+
+    name = data.removeprefix(PREFIX).partition(":")[0]
+    for public in method.learned_from():
+        if same_people(name, public):
+            raise SettingError(
+                f'"{name}" is private here, and a public network or projection was learned from "{public}": '
+                "nothing could be promised; choose one of other data"
+            )
 
 
 def data_for(data: str, split: str = "train") -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from simulacra.cli.inputs import schema_of
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, progress, say
 
@@ -58,7 +59,8 @@ def pretrain(
         emit({"out": out, **facts})
     else:
         say(f"{out}: {network} names {float(facts['accuracy']):.1%} of the test images of {data}")
-        say(f"use it with: --set encoder.network={network} --set encoder.weights={out}")
+        chosen = f" --set encoder.widths={facts['widths']}" if facts["widths"] else ""
+        say(f"use it with: --set encoder.network={network}{chosen} --set encoder.weights={out}")
 
 
 @click.command()
@@ -84,15 +86,15 @@ def directions(
 ) -> None:
     """Find the leading directions of NETWORK's features on public images, as a projection for dp-mepf.
 
-    The schema of the private images says how large they are; without one they are as the public ones.
+    The schema of the private images says how large they are; without one they are as the public ones. --schema may also
+    be dataset:NAME, a known data set.
     """
     from simulacra import datasets
     from simulacra.errors import SettingError
     from simulacra.features.directions import find_directions
     from simulacra.networks import encoder_files
-    from simulacra.schema import Schema
 
-    image = (Schema.load(schema) if schema else datasets.schema(data)).image
+    image = (schema_of(schema) if schema else datasets.schema(data)).image
     if image is None:
         raise SettingError("directions are for images, and the schema describes a table")
     loaded = encoder_files.load(network, file=weights, widths=_widths(widths))

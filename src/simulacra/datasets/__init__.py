@@ -16,7 +16,7 @@ from simulacra.errors import DataError, suggestion
 if TYPE_CHECKING:
     from simulacra.schema import Schema
 
-__all__ = ["SPLITS", "Dataset", "load", "names", "schema"]
+__all__ = ["SPLITS", "Dataset", "load", "names", "same_people", "schema"]
 
 SCHEMAS = Path(__file__).parent / "schemas"
 SPLITS = ("train", "test", "all")
@@ -69,6 +69,18 @@ def load(name: str, split: str = "train") -> Dataset:
         citation=entry.citation,
         licence=entry.licence,
     )
+
+
+def same_people(name: str, other: str) -> bool:
+    """Whether two names stand for the same records, in whatever form: faces come at two sizes.
+
+    >>> same_people("celeba", "celeba-64"), same_people("mnist", "digits"), same_people("digits", "ImageNet")
+    (True, False, False)
+    """
+    from simulacra.datasets.catalogue import CATALOGUE
+
+    known = [CATALOGUE[each].citation for each in (name, other) if each in CATALOGUE]
+    return name == other or (len(known) == 2 and known[0] == known[1])
 
 
 def _check_name(name: str) -> None:

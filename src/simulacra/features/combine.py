@@ -86,6 +86,7 @@ class PerClass(FeatureMap):
         self.norm_bound = inner.norm_bound
         self.nonnegative = inner.nonnegative
         self.dtype = inner.dtype
+        self.shared = getattr(inner, "shared", None)
         refuse_too_many(self.size)
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simulacra.errors import OutputError, SettingError
+from simulacra.errors import SettingError
 from simulacra.features.projections import leading_directions, write
 from simulacra.features.views import Perceived
-from simulacra.networks import public_images
+from simulacra.networks import encoder_files, public_images
+from simulacra.networks.devices import memory
 from simulacra.networks.encoder_files import Loaded
 from simulacra.schema import ImageShape
 
@@ -26,14 +27,17 @@ def find_directions(
     resize: int | None = None,
 ) -> dict[str, str]:
     """Look at public images as at private ones of the form `image`; writes OUT and facts beside it, and gives these."""
-    path = Path(out)
-    if path.suffix != ".safetensors":
-        raise OutputError(f'"{path}" must end in .safetensors')
-    if path.exists():
-        raise OutputError(f'"{path}" exists already; choose a new file')
+    path = encoder_files.new_file(out)
     if not 1 <= directions <= images <= MOST_IMAGES:
         raise SettingError(f"directions must be from 1 to the number of images, and these at most {MOST_IMAGES:,}")
     view = Perceived(image, loaded.encoder, name=network, resize=resize)
+    # All features of all images are held at once, and once more while they are put together.
+    needed = 2 * images * view.width * 4
+    if needed > memory():
+        raise SettingError(
+            f"the features of {images:,} images take {needed / 2**30:.0f} GB of memory, more than there is here; "
+            "look at fewer images"
+        )
     found = public_images.load(data, most=images)
     side = image.height if image.height == image.width else None
     pictures = found.batch(slice(None), side=side, device="cpu")
@@ -51,5 +55,4 @@ def find_directions(
         "directions": str(directions),
         "form": f"{image.height} x {image.width} x {image.channels}",
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     return {**facts, "contents": write(path, matrices, facts)}

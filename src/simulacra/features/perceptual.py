@@ -6,22 +6,18 @@ phi_1(x) = f / |f| with f all the features of a view, and phi_2(x) = f^2 / |f^2|
 
 from __future__ import annotations
 
-import hashlib
-from collections import OrderedDict
-
 import torch
 
 from simulacra.features.groups import Groups
 from simulacra.features.points import PixelPoints
 from simulacra.features.unit_sums import FLOOR, lengths_of, raised, unit_sums
 from simulacra.features.views import View
+from simulacra.features.waiting import Waiting, checksum
 from simulacra.networks.devices import full_precision
 from simulacra.privacy.query import FeatureMap
 
 MOST_ROWS, MOST_NUMBERS = 64, 20_000_000
 """Images that pass the network at once, always as many: fewer where each has many features. See `OnePass`."""
-MOST_WAITING = 50_000_000
-"""Numbers in sums of the other moment that are kept until they are asked for."""
 
 
 class OnePass:
@@ -33,42 +29,48 @@ class OnePass:
     the same bits in every place and beside any others. Where it has not, the network runs in double precision, whose
     differences are far below the rounding margin that every sensitivity is charged with.
 
-    The vault asks one map after the other over the same records: what was summed for one moment is summed for the
-    others in the same pass, and waits for the next question with those records. `also` is a second view of the same
+    The vault asks one map after the other about the same chunk: what was summed for one moment is summed for the others
+    in the same pass, and is `waiting` for the next question about those records. `also` is a second view of the same
     network, whose moments over all classes together are summed on the way, for the maps of `beside`.
     """
 
     def __init__(
-        self, view: View, orders: tuple[int, ...] = (1, 2), *, rows: int | None = None, also: View | None = None
+        self,
+        view: View,
+        orders: tuple[int, ...] = (1, 2),
+        *,
+        rows: int | None = None,
+        also: View | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         self.view, self.orders = view, orders
         self.rows = rows or max(8, min(MOST_ROWS, MOST_NUMBERS // view.width))
-        self.beside = None if also is None else OnePass(also, rows=self.rows)
+        self.waiting = Waiting() if waiting is None else waiting
+        self.beside = None if also is None else OnePass(also, rows=self.rows, waiting=self.waiting)
         self._steady: bool | None = None
-        self._waiting: OrderedDict[tuple[int, int, bytes], torch.Tensor] = OrderedDict()
 
     @torch.no_grad()
     def sums(self, order: int, inputs: torch.Tensor, labels: torch.Tensor, classes: int) -> torch.Tensor:
         """(classes, features) in float64."""
-        records = _fingerprint(inputs, labels)
-        known = self._waiting.pop((order, classes, records), None)
+        records = checksum(inputs)
+        known = self.waiting.take(records, self.view, order, classes, checksum(labels))
         if known is not None:
             return known
         wanted = self.orders if order in self.orders else (order,)
-        found = self._summed(wanted, inputs, labels, classes)
+        found, beside = self._summed(wanted, inputs, labels, classes)
         for other in wanted:
             if other != order:
-                self._keep(found[other], other, classes, records)
+                self.waiting.keep(found[other], records, self.view, other, classes, checksum(labels))
+        if self.beside is not None:
+            together = checksum(torch.zeros_like(labels))
+            for other, total in beside.items():
+                self.waiting.keep(total, records, self.beside.view, other, 1, together)
         return found[order]
-
-    def _keep(self, total: torch.Tensor, order: int, classes: int, records: bytes) -> None:
-        self._waiting[order, classes, records] = total
-        while sum(waiting.numel() for waiting in self._waiting.values()) > MOST_WAITING:
-            self._waiting.popitem(last=False)
 
     def _summed(
         self, orders: tuple[int, ...], inputs: torch.Tensor, labels: torch.Tensor, classes: int
-    ) -> dict[int, torch.Tensor]:
+    ) -> tuple[dict[int, torch.Tensor], dict[int, torch.Tensor]]:
+        """By order, for this view and for the one beside it."""
         totals = self._nothing(orders, classes, inputs.device)
         beside = {} if self.beside is None else self.beside._nothing(self.beside.orders, 1, inputs.device)
         numbers = torch.arange(classes, device=labels.device).unsqueeze(1)
@@ -80,11 +82,7 @@ class OnePass:
                 self.beside._add(
                     beside, looked, torch.ones(1, len(labels[rows]), dtype=torch.float64).to(inputs.device)
                 )
-        if self.beside is not None:
-            records = _fingerprint(inputs, torch.zeros_like(labels))
-            for order, total in beside.items():
-                self.beside._keep(total, order, 1, records)
-        return totals
+        return totals, beside
 
     def _nothing(self, orders: tuple[int, ...], classes: int, device: torch.device) -> dict[int, torch.Tensor]:
         shape = (classes, self.view.width)
@@ -98,7 +96,13 @@ class OnePass:
         layers = self.view.read([_clean(each) for each in looked])
         for order, total in totals.items():
             powers = [raised(layer, order) for layer in layers]
-            weights = chosen / lengths_of(powers, order)
+            lengths = lengths_of(powers, order)
+            # Only absurd weights make features that overflow. Zero times infinity is NaN, and would take all other
+            # records along, so such features are taken out and not just weighed with nothing.
+            lost = ~torch.isfinite(lengths)
+            if lost.any():
+                powers = [power.masked_fill(lost.unsqueeze(1), 0.0) for power in powers]
+            weights = torch.where(lost, 0.0, chosen / lengths)
             for part, power in zip(total.split(self.view.sizes, dim=1), powers, strict=True):  # type: ignore[no-untyped-call]
                 part.addmm_(weights, power)
 
@@ -135,6 +139,7 @@ class Perceptual(FeatureMap):
         self.shape = (self.view.width,)
         self.nonnegative = order == 2 or self.view.nonnegative
         self.dtype = dtype
+        self.shared = passing.waiting
 
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
         layers = self.view.layers(_points(inputs.unsqueeze(0)))
@@ -168,10 +173,3 @@ def _points(inputs: torch.Tensor) -> torch.Tensor:
 def _clean(layer: torch.Tensor) -> torch.Tensor:
     """In double precision and without NaN: what a record adds must be a number, whatever the network says."""
     return torch.nan_to_num(layer, nan=0.0, posinf=0.0, neginf=0.0).to(torch.float64)
-
-
-def _fingerprint(inputs: torch.Tensor, labels: torch.Tensor) -> bytes:
-    digest = hashlib.blake2b(str((inputs.shape, inputs.dtype)).encode(), digest_size=16)
-    for part in (inputs, labels):
-        digest.update(part.detach().cpu().contiguous().numpy().data)
-    return digest.digest()

@@ -80,6 +80,10 @@ class Method(Options, ABC):
         """Files of public networks that training elsewhere needs beside the release."""
         return ()
 
+    def learned_from(self) -> Sequence[str]:
+        """Names of the public data that networks and projections of this method come from."""
+        return ()
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""

@@ -137,6 +137,10 @@ class DPMEPF(ReleaseOnce):
         inception = [weights.find("inception").path] if self.stopping.proxy == "inception" else []
         return [self.encoder.file(), *([projection] if projection else []), *inception]
 
+    def learned_from(self) -> Sequence[str]:
+        projection = self.projection.public_data()
+        return [self.encoder.load().public_data, *([projection] if projection else [])]
+
     def train(self, schema: Schema, releases: Mapping[str, Release], context: Context) -> Sampler:
         counts = releases["class-counts"].value.clamp(min=1.0)
         total = counts.sum()
@@ -167,7 +171,7 @@ class DPMEPF(ReleaseOnce):
         return tuple(range(1, self.moments + 1))
 
     def _view(self, schema: Schema) -> View:
-        return self.projection.of(self.encoder.view(_image(schema)))
+        return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)
 
     def _proxy(self, schema: Schema) -> View | None:
         if self.stopping.proxy == "none":

@@ -118,19 +118,30 @@ class ProjectionOptions(Options):
             "projection.seed": self.seed,
         }
 
-    def of(self, view: Perceived) -> View:
-        """The view through the projection."""
+    def of(self, view: Perceived, *, weights: str) -> View:
+        """The view through the projection, which must have been found with the same `weights`, by their checksum."""
         if self.kind == "none":
             return view
         if self.kind == "random":
             return Projected(view, random_matrices(view.sizes, self.directions, seed=self.seed))
-        matrices, checksum, _ = _matrices(*_stamp(_place(self.source)))
+        matrices, checksum, facts = _matrices(*_stamp(_place(self.source)))
         if self.checksum is not None and checksum != self.checksum:
             raise DataError(
                 f'"{self.source}" is another projection than that of this run ({self.checksum[:12]}...); '
                 "set projection.source to the one it was released with"
             )
+        if facts.get("network_checksum", weights) != weights:
+            raise DataError(
+                f'"{self.source}" was found with other weights of the network, and its directions mean nothing here; '
+                "find them again with: simulacra directions"
+            )
         return Projected(view, list(matrices))
+
+    def public_data(self) -> str | None:
+        """What it was found on, if on anything."""
+        if self.kind != "file":
+            return None
+        return _matrices(*_stamp(_place(self.source)))[2].get("data", encoder_files.UNSAID)
 
     def remark(self) -> str | None:
         """What a certificate says of it."""
@@ -138,8 +149,10 @@ class ProjectionOptions(Options):
             return None
         if self.kind == "random":
             return f"the features are projected by random matrices of seed {self.seed}, which depend on no data"
-        data = _matrices(*_stamp(_place(self.source)))[2]
-        return f"the features are projected onto directions found on public images of {data} (sha256 {self.checksum})"
+        return (
+            f"the features are projected onto directions found on public images of {self.public_data()} "
+            f"(sha256 {self.checksum})"
+        )
 
 
 def inception_view(image: ImageShape) -> InceptionView:
@@ -182,12 +195,12 @@ def _perceived(loaded: encoder_files.Loaded, name: str, resize: int | None, imag
 
 
 @lru_cache(maxsize=2)
-def _matrices(path: str, size: int, changed: int) -> tuple[tuple[Any, ...], str, str]:
+def _matrices(path: str, size: int, changed: int) -> tuple[tuple[Any, ...], str, dict[str, str]]:
     matrices, facts = read(Path(path))
     checksum = facts.get("contents") or weights.contents_checksum(
         {f"layer.{number}": matrix for number, matrix in enumerate(matrices)}
     )
-    return tuple(matrices), checksum, facts.get("data", encoder_files.UNSAID)
+    return tuple(matrices), checksum, facts
 
 
 def _place(path: str) -> Path:

@@ -136,6 +136,8 @@ def match_moments(
     random = torch.Generator(device=device).manual_seed(context.seed)
     optimiser = _optimiser(learning, training, device)
     start = restore(context, learning, optimiser, random, None, judge)
+    if judge:
+        context.curves[CURVE] = judge.curve  # the list that every look is added to
     step_of = _Step(learning, view, wanted, orders, groups, optimiser, training, device)
     every, looks = max(1, training.steps // CHECKPOINTS), max(1, training.steps // 200)
     checked = max(1, training.steps // checks)
@@ -151,7 +153,6 @@ def match_moments(
                     _tell(context, step + 1, training.steps, loss.item())
                 if judge and ((step + 1) % checked == 0 or last):
                     judge.judge(learning.result, step + 1)
-                    context.curves[CURVE] = judge.curve
                 if context.checkpoint and (step + 1) % every == 0 and not last:
                     save(context.checkpoint, learning, optimiser, random, step + 1, context.curve, None, judge)
     except KeyboardInterrupt:

@@ -14,19 +14,38 @@ from simulacra.errors import SettingError
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Torch as it comes: new tensors on the CPU, in single precision, with gradients.
+    """Torch as it comes: new tensors on the CPU, in single precision that is not rounded to less, with gradients.
 
-    A program may have told it otherwise for work of its own, which must not make a release fail after it was paid for.
+    A program may have told it otherwise for work of its own, which must not make a release fail after it was paid for,
+    nor round what is summed inside the vault: a sensitivity's margin for rounding is far below half precision.
     """
     import torch
 
     precision = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
-        with torch.device("cpu"), torch.enable_grad():
+        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad(), _unrounded():
             yield
     finally:
         torch.set_default_dtype(precision)
+
+
+@contextmanager
+def _unrounded() -> Iterator[None]:
+    """No autocasting anywhere, and none of a processor's shortcuts through half precision, where torch offers any."""
+    import torch
+
+    parts: list[Any] = [getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv")]
+    rounding = [part for part in parts if getattr(part, "fp32_precision", "none") not in ("none", "ieee")]
+    before = [part.fp32_precision for part in rounding]
+    for part in rounding:
+        part.fp32_precision = "ieee"
+    try:
+        with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
+            yield
+    finally:
+        for part, value in zip(rounding, before, strict=True):
+            part.fp32_precision = value
 
 
 def pick_device(name: str) -> str:

@@ -7,12 +7,13 @@ run states it together with the checksum of the weights.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simulacra.errors import DataError, SettingError
+from simulacra.errors import DataError, OutputError, SettingError
 from simulacra.networks import encoders, weights
 from simulacra.networks.small_encoder import WIDTHS
 
@@ -40,7 +41,7 @@ def load(name: str, *, file: str | Path | None = None, widths: Sequence[int] = W
         if name not in weights.CATALOGUE:
             raise SettingError(
                 f'the encoder "{name}" has no published weights; train it on public images with: '
-                f"simulacra pretrain {name}, and set encoder.weights to the file"
+                f"simulacra pretrain {name} --data NAME --out FILE, and set encoder.weights to that file"
             )
         tensors, learned_from = weights.load(name), weights.find(name).public_data
         source = f"the published file of {name}"
@@ -51,12 +52,29 @@ def load(name: str, *, file: str | Path | None = None, widths: Sequence[int] = W
     return Loaded(encoder=filled, checksum=weights.contents_checksum(tensors), public_data=learned_from)
 
 
+def new_file(out: str | Path) -> Path:
+    """Where weights or a projection can be written in the end; refused at once, and not after an hour of work."""
+    path = Path(out)
+    if path.suffix != ".safetensors":
+        raise OutputError(f'"{path}" must end in .safetensors')
+    if path.exists():
+        raise OutputError(f'"{path}" exists already; choose a new file')
+    folder = path.parent
+    if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise OutputError(f'cannot write into "{folder}"; choose another folder')
+    return path
+
+
 def save(path: Path, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, str]) -> str:
     """Write weights with facts about them, in the header and beside it as JSON; gives the checksum of the weights."""
     from safetensors.torch import save as packed
 
     from simulacra.privacy.durable import write_durably
 
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f'cannot make the folder "{path.parent}": {error.strerror}; choose another') from None
     kept = {name: value.detach().cpu().contiguous() for name, value in tensors.items()}
     stated = {**facts, "contents": weights.contents_checksum(kept)}
     write_durably(path, packed(kept, metadata=stated))

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, pad
 
-from simulacra.errors import DataError, OutputError, SettingError
+from simulacra.errors import DataError, SettingError
 from simulacra.networks import encoder_files, encoders, public_images
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.public_images import PublicImages
@@ -54,25 +54,24 @@ def pretrain(
 ) -> dict[str, str]:
     """Train the encoder `network` on a known public data set; writes OUT and the facts beside it, and gives these."""
     schooling = schooling or Schooling()
-    path = Path(out)
-    if path.suffix != ".safetensors":
-        raise OutputError(f'"{path}" must end in .safetensors')
-    if path.exists():
-        raise OutputError(f'"{path}" exists already; choose a new file')
+    path = encoder_files.new_file(out)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(schooling.seed)
         encoder = encoders.build(network, widths=widths)
-        images = public_images.load(data)
+        # Both now: whatever is missing is told before an hour of training and not after it.
+        images, held_out = public_images.load(data), public_images.load(data, "test")
         side = schooling.side or min(images.pixels.shape[2:])
         if side < encoder.least_side:
-            raise SettingError(f'the encoder "{network}" needs images of side {encoder.least_side}, got {side}')
+            raise SettingError(
+                f'the encoder "{network}" needs images of side {encoder.least_side}, got {side}; choose a larger side'
+            )
         if images.classes < 2:
             raise DataError(f'"{data}" has no classes to learn; choose a labelled data set')
         with torch.no_grad():
             channels = encoder(torch.zeros(1, 3, side, side)).shape[1]
         head = nn.Linear(channels, images.classes)
     _learn(encoder, head, images, schooling, on_step)
-    accuracy = _accuracy(encoder, head, public_images.load(data, "test"), schooling)
+    accuracy = _accuracy(encoder, head, held_out, schooling)
     facts = {
         "network": network,
         "widths": ",".join(map(str, widths)) if network == encoders.SMALL else "",
@@ -83,7 +82,6 @@ def pretrain(
         "side": str(side),
         "seed": str(schooling.seed),
     }
-    path.parent.mkdir(parents=True, exist_ok=True)
     checksum = encoder_files.save(path, encoder.state_dict(), facts)
     return {**facts, "contents": checksum}
 

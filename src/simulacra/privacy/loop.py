@@ -29,7 +29,7 @@ from simulacra.privacy.noise import NoiseSource
 from simulacra.privacy.plan import PlannedStep
 from simulacra.privacy.query import FeatureMap
 from simulacra.privacy.records import Records
-from simulacra.privacy.summing import add_chunks
+from simulacra.privacy.summing import add_in_turn
 
 
 @final
@@ -96,7 +96,8 @@ class Loop:
         inputs, labels = self._records.inputs, self._records.labels
         chosen = self._noise.poisson(len(inputs), step.sample_rate, inputs.device)
         total = torch.zeros(feature_map.shape, dtype=torch.float64, device=inputs.device)
-        add_chunks(total, feature_map, Records(inputs=inputs[chosen], labels=labels[chosen]))
+        sampled = Records(inputs=inputs[chosen], labels=labels[chosen])
+        add_in_turn({step.name: total}, {step.name: feature_map}, sampled)
         return total + self._noise.fast(total, self._planned.noise_std) if self._private else total
 
     def _reserve(self) -> None:

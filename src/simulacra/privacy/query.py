@@ -6,6 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Protocol
 
 import torch
 
@@ -21,6 +22,14 @@ whatever shares the batch with it; the margin covers a million records that all 
 
 GRID = 2.0**-40
 """Exact noise lives on this grid."""
+
+
+class Shared(Protocol):
+    """What maps that share their work keep of a chunk of records until all of them were asked about it."""
+
+    def forget(self) -> None:
+        """Keep nothing of any record."""
+        ...
 
 
 class FeatureMap(ABC):
@@ -39,6 +48,8 @@ class FeatureMap(ABC):
     """Whether no entry is ever negative: then two values are at most sqrt(2) bounds apart, not 2."""
     dtype: torch.dtype = torch.float64
     """The precision the records arrive in."""
+    shared: Shared | None = None
+    """Maps with the same one are asked in turn about each chunk, and it forgets before the next."""
 
     @abstractmethod
     def features(self, inputs: torch.Tensor, label: torch.Tensor) -> torch.Tensor:

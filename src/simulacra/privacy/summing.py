@@ -23,8 +23,8 @@ def sum_over(
     """The sums of several maps in one pass. `progress` is called per batch and told nothing: counts are private."""
     totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in maps.items()}
     for batch in sealed._batches():
-        for name, feature_map in maps.items():
-            add_chunks(totals[name], feature_map, batch)
+        for together in _sharing(maps):
+            add_in_turn(totals, together, batch)
         if progress:
             progress()
     return totals
@@ -36,10 +36,11 @@ def rehearse(maps: Mapping[str, FeatureMap], *, inputs: int, classes: int) -> No
     No record is touched. A release that dies after its reserve is paid for, and again whenever it is resumed.
     """
     try:
-        for feature_map in maps.values():
-            rows = chunk_rows(feature_map, inputs)
+        for together in _sharing(maps):
+            rows = min(chunk_rows(each, inputs) for each in together.values())
             records = Records(inputs=torch.zeros(rows, inputs), labels=torch.arange(rows) % classes)
-            add_chunks(torch.zeros(feature_map.shape, dtype=torch.float64), feature_map, records)
+            totals = {name: torch.zeros(each.shape, dtype=torch.float64) for name, each in together.items()}
+            add_in_turn(totals, together, records)
     except (RuntimeError, MemoryError) as error:
         reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
         raise PlanError(f"these questions cannot be asked here, and nothing was spent: {reason}") from None
@@ -59,6 +60,33 @@ def add_chunks(total: torch.Tensor, feature_map: FeatureMap, batch: Records) -> 
         # A closed form must not let NaN pass either: it becomes a zero, as in the specification. In place, because a
         # copy of millions of numbers per chunk took as long as the sum.
         total += feature_map.clipped_sum(inputs, batch.labels[start : start + rows]).nan_to_num_(nan=0.0)
+
+
+def _sharing(maps: Mapping[str, FeatureMap]) -> list[dict[str, FeatureMap]]:
+    """The maps that share their work, together; all others alone."""
+    found: dict[int, dict[str, FeatureMap]] = {}
+    for name, feature_map in maps.items():
+        key = feature_map if feature_map.shared is None else feature_map.shared
+        found.setdefault(id(key), {})[name] = feature_map
+    return list(found.values())
+
+
+def add_in_turn(totals: Mapping[str, torch.Tensor], together: Mapping[str, FeatureMap], batch: Records) -> None:
+    """Add a batch to the totals of maps that share their work: all of them get a chunk before the next is cut.
+
+    What they keep for each other has no noise yet, so it is forgotten with the chunk, and if anything fails.
+    """
+    rows = min(chunk_rows(each, batch.inputs.shape[1]) for each in together.values())
+    for start in range(0, len(batch.inputs), rows):
+        part = slice(start, start + rows)
+        chunk = Records(inputs=batch.inputs[part], labels=batch.labels[part])
+        try:
+            for name, feature_map in together.items():
+                add_chunks(totals[name], feature_map, chunk)
+        finally:
+            for feature_map in together.values():
+                if feature_map.shared is not None:
+                    feature_map.shared.forget()
 
 
 def in_memory(sealed: Sealed) -> Records:

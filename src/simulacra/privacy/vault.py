@@ -93,7 +93,7 @@ class Vault:
         # From here on the questions are spent, whatever happens.
         sums = sum_over(self._sealed, {name: maps[name] for name in todo}, self._on_batch) if todo else {}
         for name, planned in todo.items():
-            release = self._protect(planned, sums[name])
+            release = self._protect(planned, sums.pop(name))
             release.save(self._folder)
             self._ledger.answer(self._run, name, release.sha256())
             self._answered[name] = release

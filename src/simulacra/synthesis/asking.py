@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from simulacra.networks.devices import plain_torch
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.plan import Plan, make_plan
 from simulacra.privacy.query import FeatureMap, Step
@@ -29,6 +30,7 @@ class Answers:
     ledger: str
 
 
+@plain_torch()
 def ask_about(
     data: Any,
     questions: Mapping[str, FeatureMap],

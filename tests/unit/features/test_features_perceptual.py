@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,7 +19,10 @@ from simulacra.networks import encoders
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.inception import Inception
 from simulacra.networks.small_encoder import SmallEncoder
-from simulacra.schema import ImageShape
+from simulacra.privacy import summing
+from simulacra.privacy.records import Records
+from simulacra.privacy.sealed import Sealed
+from simulacra.schema import ImageShape, Schema
 
 GREY = ImageShape(height=12, width=10, classes=("a", "b", "c"))
 COLOUR = ImageShape(height=32, width=32, channels=3)
@@ -105,6 +109,25 @@ def test_a_network_of_infinite_numbers_adds_nothing_infinite() -> None:
     assert total.norm() <= 5 + 1e-9
 
 
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("wild", [1e300, torch.inf, torch.nan])
+def test_features_too_long_to_measure_add_nothing_and_spoil_no_other(order: int, wild: float) -> None:
+    """In double precision a square may overflow. One such record must not turn the sum of all others into NaN."""
+    view = small()
+    genuine = view.read
+
+    def wildly(looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        first, *others = genuine(looked)
+        return [torch.where(first[:, :1] > first[:, :1].median(), first, first * wild), *others]
+
+    view.read = wildly  # type: ignore[method-assign]
+    feature_map = Perceptual(OnePass(view, rows=8), order=order)
+    labels = torch.zeros(7, dtype=torch.int64)
+    total = feature_map.clipped_sum(records(7), labels)
+    assert torch.isfinite(total).all()
+    assert total.norm() > 1  # the others are still there
+
+
 def test_two_moments_of_the_same_records_take_one_pass() -> None:
     passing = OnePass(small(), rows=8)
     looked: list[int] = []
@@ -120,11 +143,12 @@ def test_two_moments_of_the_same_records_take_one_pass() -> None:
     passing._looked(inputs[:8])
     looked.clear()
     chunks = [slice(0, 12), slice(12, 20)]
+    together = []
     for chunk in chunks:
         first.clipped_sum(inputs[chunk], labels[chunk])
-    together = [second.clipped_sum(inputs[chunk], labels[chunk]) for chunk in chunks]
+        together.append(second.clipped_sum(inputs[chunk], labels[chunk]))
     assert looked == [8, 8, 8]
-    assert not passing._waiting
+    assert not passing.waiting
     alone = PerClass(Perceptual(OnePass(small(), (2,), rows=8), order=2), 3)
     for chunk, found in zip(chunks, together, strict=True):
         assert torch.equal(found, alone.clipped_sum(inputs[chunk], labels[chunk]))
@@ -158,12 +182,56 @@ def test_per_class_records_arrive_in_the_precision_of_the_map() -> None:
     assert PerClass(Perceptual(OnePass(small()), order=1), 3).dtype == torch.float32
 
 
-def test_what_waits_is_not_kept_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+class Held:
+    """Records in one batch, as a vault gets them."""
+
+    def __init__(self, inputs: torch.Tensor, labels: torch.Tensor) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def batches(self) -> Iterator[Records]:
+        yield Records(inputs=self.inputs, labels=self.labels)
+
+
+def sealed(count: int) -> Sealed:
+    return Sealed(Held(records(count), torch.arange(count) % 3), Schema(image=GREY))
+
+
+def test_what_was_summed_on_the_way_waits_for_one_chunk_only() -> None:
     passing = OnePass(small(), rows=4)
-    monkeypatch.setattr("simulacra.features.perceptual.MOST_WAITING", 8 * passing.view.width)
-    for seed in range(12):
+    for seed in range(3):
         passing.sums(1, records(2, seed=seed), torch.zeros(2, dtype=torch.int64), 1)
-    assert len(passing._waiting) == 8
+        assert len(passing.waiting) == 1
+
+
+def test_a_vault_looks_once_at_each_record_however_large_the_questions_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are cut by the size of a question; the proxy's is small, and it must meet the same chunks all the same."""
+    monkeypatch.setattr(summing, "CHUNK_NUMBERS", 2000)
+    view = small()
+    view.work = 1
+    passing = OnePass(view, rows=8, also=LastLayer(view))
+    assert passing.beside is not None
+    maps: dict[str, Any] = {str(order): PerClass(Perceptual(passing, order=order), 3) for order in (1, 2)}
+    maps |= {f"proxy {order}": Perceptual(passing.beside, order=order) for order in (1, 2)}
+    assert len({summing.chunk_rows(each, GREY.pixels) for each in maps.values()}) == 2
+    passing._looked(records(8))
+    looked: list[int] = []
+    genuine = view.look
+    view.look = lambda points: looked.append(len(points)) or genuine(points)  # type: ignore[func-returns-value,method-assign]
+    sums = summing.sum_over(sealed(64), maps)
+    assert len(looked) == 64 / 8
+    assert not passing.waiting
+    for name, each in maps.items():
+        alone = each.clipped_sum(records(64), torch.arange(64) % 3)
+        torch.testing.assert_close(sums[name], alone, rtol=1e-12, atol=1e-12)
+
+
+def test_sums_without_noise_do_not_outlive_a_failure() -> None:
+    passing = OnePass(small(), rows=8)
+    first, second = (PerClass(Perceptual(passing, order=order), 3) for order in (1, 2))
+    second.clipped_sum = lambda inputs, labels: [][len(inputs)]  # type: ignore[method-assign]
+    with pytest.raises(IndexError):
+        summing.sum_over(sealed(20), {"first": first, "second": second})
+    assert not passing.waiting
 
 
 def test_a_chunk_that_is_rehearsed_is_no_more_than_a_few_minutes_of_work() -> None:

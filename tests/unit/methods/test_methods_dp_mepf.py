@@ -215,6 +215,19 @@ def test_a_projection_of_another_release_is_refused(folder: Path) -> None:
         simulacra.train(run.folder, device="cpu", settings={"projection.source": str(folder / "two.safetensors")})
 
 
+def test_directions_of_other_weights_are_refused_and_nothing_is_spent(folder: Path) -> None:
+    """Two trainings of one network have layers of the same sizes, and nothing else in common."""
+    matrices = random_matrices([4 * 64, 4 * 64, 6 * 16, 6 * 16], 3, seed=0)
+    mine = encoder_files.load("small", file=folder / "encoder.safetensors", widths=WIDTHS).checksum
+    other = encoder_files.load("small", file=encoder_file(folder, seed=2, name="other"), widths=WIDTHS).checksum
+    for name, checksum in (("mine", mine), ("theirs", other)):
+        write(folder / f"{name}.safetensors", matrices, {"data": "pictures", "network_checksum": checksum})
+    with pytest.raises(DataError, match="was found with other weights of the network"):
+        release(folder, projection__source=str(folder / "theirs.safetensors"))
+    assert tiny.reservations(folder / "pictures.ledger") == 0
+    assert release(folder, projection__source=str(folder / "mine.safetensors")).verify().ok
+
+
 # -- bad input: one line, and nothing is spent --------------------------------------------------------------------
 
 
@@ -498,6 +511,11 @@ def test_training_that_was_interrupted_goes_on_as_if_it_had_not(loss: Any, tmp_p
     cut = Context(checkpoint=tmp_path, on_step=Interrupt(23))
     trained(training, cut, first_judge)
     assert cut.stopped_early
+    at_once = Context(checkpoint=tmp_path, on_step=Interrupt(23))
+    again_judge = judge()
+    again_judge._targets = targets_of
+    trained(training, at_once, again_judge)
+    assert [step for step, _ in at_once.curves[CURVE]] == [10, 20]  # looks before the interruption are not forgotten
     again = Context(checkpoint=tmp_path)
     resumed = trained(training, again, second_judge)
     for name, value in whole.state_dict().items():

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import tiny
 import torch
 from tiny import Cli
 
@@ -63,6 +65,7 @@ def test_public_images_come_in_colour_and_at_the_side_that_is_asked_for() -> Non
     ("arguments", "says"),
     [
         ({"out": "encoder.pth"}, "must end in .safetensors"),
+        ({"out": "/dev/null/encoder.safetensors"}, 'cannot write into "/dev/null"'),
         ({"network": "vgg11"}, "needs images of side 16, got 8"),
         ({"network": "vgg99"}, "unknown encoder"),
         ({"data": "adult"}, "is a table"),
@@ -80,6 +83,22 @@ def test_what_cannot_be_trained_is_refused_in_one_line(arguments: dict[str, Any]
             schooling=made["schooling"]() if "schooling" in made else None,
         )
     assert not list(work.iterdir())
+
+
+def test_what_the_training_will_need_in_the_end_is_looked_for_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = public_images.load
+
+    def without_a_test_split(name: str, split: str = "train") -> public_images.PublicImages:
+        if split == "test":
+            raise DataError("there is no such split")
+        return genuine(name, split)
+
+    monkeypatch.setattr(public_images, "load", without_a_test_split)
+    monkeypatch.setattr("simulacra.networks.pretraining._learn", lambda *_: pytest.fail("trained already"))
+    with pytest.raises(DataError, match="no such split"):
+        pretrain("small", data="digits", out=tmp_path / "encoder.safetensors")
 
 
 def test_from_public_images_to_a_private_release_on_the_command_line(cli: Cli, work: Path) -> None:
@@ -103,12 +122,27 @@ def test_from_public_images_to_a_private_release_on_the_command_line(cli: Cli, w
         "training.batch": "16",
     }
     words = [word for name, value in chosen.items() for word in ("--set", f"{name}={value}")]
-    done = cli("fit", "dataset:digits", "--method", "dp-mepf", "--epsilon", "5", "--out", "run", "--json", *words)
+    images, labels = tiny.pictures()
+    np.savez(work / "pictures.npz", images=images, labels=labels)
+    (work / "schema.toml").write_text(tiny.PICTURES)
+    private = ("pictures.npz", "--schema", "schema.toml")
+    done = cli("fit", *private, "--method", "dp-mepf", "--epsilon", "5", "--out", "run", "--json", *words)
     assert done.code == 0, done.err
     assert cli("verify", "run", "--json").json["ok"]
     remarks = json.loads((work / "run" / "certificate.json").read_text())["remarks"]
     assert facts["contents"] in remarks[0]
     assert found["contents"] in remarks[1]
+
+
+def test_directions_that_do_not_fit_into_memory_are_refused_before_the_work(
+    cli: Cli, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli(*WORDS, "--out", "encoder.safetensors")
+    monkeypatch.setattr("simulacra.features.directions.memory", lambda: 2**20)
+    encoder = ("--widths", "4,6", "--weights", "encoder.safetensors")
+    done = cli("directions", "small", *encoder, "--data", "digits", "--out", "d.safetensors")
+    assert "more than there is here; look at fewer images" in done.err
+    assert len(done.lines) == 1
 
 
 @pytest.mark.parametrize(

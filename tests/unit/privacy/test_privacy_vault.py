@@ -103,6 +103,39 @@ def test_several_questions_take_one_pass_over_the_records(tmp_path: Path) -> Non
     assert set(answers) == {"class-counts", "inputs"}
 
 
+class Kept(list[torch.Tensor]):
+    """What maps keep for each other; they look at it, and the vault empties it."""
+
+    def forget(self) -> None:
+        self.clear()
+
+
+def keeping(feature_map: FeatureMap, kept: Kept) -> FeatureMap:
+    genuine = feature_map.clipped_sum
+
+    def clipped_sum(inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        assert all(torch.equal(inputs, each) for each in kept)  # of this chunk, or nothing
+        kept.append(inputs)
+        return genuine(inputs, labels)
+
+    feature_map.clipped_sum, feature_map.shared = clipped_sum, kept  # type: ignore[method-assign]
+    return feature_map
+
+
+def test_what_maps_keep_for_each_other_is_of_one_chunk_and_forgotten(tmp_path: Path) -> None:
+    kept = Kept()
+    maps = {"class-counts": keeping(Counts(), kept), "inputs": keeping(Inputs(), kept)}
+    open_vault(tmp_path, one_shot_plan()).ask_all(maps)
+    assert not kept
+
+
+def test_a_loop_forgets_what_a_map_keeps(tmp_path: Path) -> None:
+    kept = Kept()
+    with open_vault(tmp_path, loop_plan()).loop("gradient") as draw:
+        draw(keeping(Inputs(), kept))
+    assert not kept
+
+
 def test_a_refused_question_among_several_spends_no_answer(tmp_path: Path) -> None:
     vault = open_vault(tmp_path, one_shot_plan())
     with pytest.raises(PlanError):

@@ -18,6 +18,7 @@ import simulacra
 from simulacra.errors import LedgerError, OutputError, PlanError, SettingError
 from simulacra.networks.devices import pick_device
 from simulacra.schema import ImageShape, Schema
+from simulacra.synthesis.asking import ask_about
 from simulacra.synthesis.run import Run
 from simulacra.synthesis.watching import Watcher
 
@@ -313,6 +314,40 @@ def strange_torch() -> Iterator[None]:
     torch.set_default_device(None)
     torch.set_default_dtype(torch.float32)
     torch.set_grad_enabled(True)
+
+
+@pytest.mark.parametrize("told", [torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()])
+def test_nothing_is_rounded_to_half_precision_in_a_release(work: Path, told: Any) -> None:
+    """The margin for rounding in a sensitivity is 1e-5; half precision is off by 4e-3."""
+    from simulacra.features.combine import ClassCount
+
+    class Rounding(ClassCount):
+        def clipped_sum(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            assert (inputs[:2].float() @ inputs[:2].float().T).dtype == torch.float32
+            assert not torch.is_inference(torch.zeros(1))
+            return super().clipped_sum(inputs, labels)
+
+    schema = tiny.schema(tiny.PEOPLE)
+    common = {"schema": schema, "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove", "ledger": "people.ledger"}
+    with told:
+        ask_about(tiny.people(), {"counts": Rounding(2)}, **common)  # type: ignore[arg-type]
+        run = simulacra.fit(tiny.people(), out="run", device="cpu", **arguments())
+    assert len(run.sample(5)) == 5
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this torch has no such switch")
+def test_a_processor_takes_no_shortcuts_and_is_left_as_it_was() -> None:
+    from simulacra.networks.devices import plain_torch
+
+    products = torch.backends.mkldnn.matmul
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = "bf16"
+        with plain_torch():
+            assert products.fp32_precision == "ieee"
+        assert products.fp32_precision == "bf16"
+    finally:
+        products.fp32_precision = before
 
 
 def test_what_a_program_told_torch_does_not_matter(work: Path, strange_torch: None) -> None:
