@@ -17,13 +17,12 @@ from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.evaluate.image_classifiers import CLASSIFIERS, Prediction, predictions
 from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.scores import Scores
+from simulacra.evaluate.seeds import check_seeds
 from simulacra.evaluate.training_rows import subsample
 
 Images = NDArray[np.uint8] | NDArray[np.floating[Any]]
 
 DEFAULT_CLASSIFIERS = ("lr", "mlp")
-MOST_SEED = 2**32 - 1
-"""Of numpy and scikit-learn."""
 
 
 def train_and_test_images(
@@ -86,14 +85,6 @@ def train_and_test_images(
             notes.append(f"{CLASSIFIERS[name]}: {row['note']}")
     details = {"classifiers": rows, "train_rows": len(images), "test_rows": len(test_images), "seeds": seeds}
     return Scores(scores=scores, details=details, notes=notes)
-
-
-def check_seeds(seed: int, seeds: int) -> None:
-    """Refuse seeds that the libraries would not take, before anything is trained."""
-    if seeds < 1:
-        raise SettingError(f"seeds must be at least 1, got {seeds}")
-    if not 0 <= seed <= MOST_SEED - (seeds - 1):
-        raise SettingError(f"seeds must be from 0 to 2^32 - 1, got {seed} and the {seeds - 1} after it")
 
 
 def _row(name: str, answers: Sequence[Prediction], truth: NDArray[np.int64]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from simulacra.evaluate.detection import detect
 from simulacra.evaluate.marginals import marginal_distances
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import NO_CLASSIFIER, Scores, merged
+from simulacra.evaluate.seeds import check_seeds
 from simulacra.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def score_table(
     """
     if protocol not in PROTOCOLS:
         raise SettingError(f'unknown protocol "{protocol}"; one of {", ".join(PROTOCOLS)}')
+    check_seeds(seed)
     ours = as_encoded(synthetic, schema, what="synthetic table")
     theirs = as_encoded(real, schema, what="real table")
     chosen = None if classifiers is None else tuple(classifiers)
@@ -61,6 +63,18 @@ def score_table(
         progress(name)
         parts.append(compute())
     return merged([*parts, Scores(scores={}, details={"seed": seed})])
+
+
+def misfits(data: Any, schema: Schema, what: str) -> list[str]:
+    """Columns whose values were changed by the schema's policy, by name alone: how many they are is private."""
+    from simulacra.data.tables import describe_problems
+
+    names = [problem.column for problem in describe_problems(data, schema)]
+    if not names:
+        return []
+    return [
+        f"{what}: some values of {', '.join(names)} do not fit the schema, and were scored as its policy changes them"
+    ]
 
 
 def over_seeds(found: Sequence[Scores], seeds: Sequence[int]) -> Scores:

@@ -46,6 +46,7 @@ def evaluate_privately(
     from simulacra.evaluate.judging import train_judges
     from simulacra.evaluate.paid import RANKED, Questions, check_scores, read_answers
     from simulacra.evaluate.runs import RELEASED_FILE
+    from simulacra.evaluate.seeds import check_seeds
     from simulacra.synthesis.asking import ask_about
 
     watcher = watcher or Watcher()
@@ -54,6 +55,7 @@ def evaluate_privately(
         raise SettingError("a run brings its own schema; leave it out")
     described = _schema(run, schema)
     chosen = check_scores(scores, described)
+    check_seeds(seed)
     watcher.stage("Training on synthetic records")
     inputs, labels = _synthetic(synthetic, run, described, rows, seed)
     judges = train_judges(inputs, labels, described, classifiers, seed=seed) if set(RANKED) & set(chosen) else []

@@ -53,6 +53,8 @@ def test_bins_that_noise_has_eaten_up_are_a_guess_and_never_nan() -> None:
     for counts in (np.zeros((2, 5)), np.full((2, 5), -3.0), np.array([[0.0, 0, 0], [1, 1, 1]])):
         assert auroc_of(counts) == 0.5
         assert 0 <= auprc_of(counts) <= 1
+    # Two totals below nothing have a positive product.
+    assert auroc_of(np.array([[-9.0, 0, 0], [0, 0, -9.0]])) == 0.5
 
 
 @pytest.mark.parametrize("name", ["logistic_regression", "linear_svc", "gaussian_nb", "decision_tree"])
@@ -184,6 +186,44 @@ def test_one_synthetic_class_is_refused_before_anything_is_spent(
         simulacra.evaluate_privately(
             synthetic.assign(buys="no"), real, schema=schema, epsilon=1.0, ledger="test.ledger", **BUDGET
         )
+    assert not (work / "test.ledger").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"scores": ["tvd_2way"]}, "one column has no pairs"),
+        ({"scores": []}, "no score was chosen"),
+        ({"seed": -1}, "seeds must be from 0"),
+        ({"seed": 2**32}, "seeds must be from 0"),
+    ],
+)
+def test_what_could_not_be_read_afterwards_is_refused_before_it_is_paid_for(
+    words: dict[str, object], line: str, work: Path
+) -> None:
+    """The answer to a question without a figure ended in a traceback, after it was paid for."""
+    frame = pd.DataFrame({"x": np.arange(40.0)})
+    with pytest.raises(SettingError, match=line):
+        simulacra.evaluate_privately(
+            frame,
+            frame,
+            schema=Schema(columns=(Numeric(name="x", lower=0, upper=40),)),
+            epsilon=1.0,
+            ledger="test.ledger",
+            **BUDGET,
+            **words,
+        )
+    assert not (work / "test.ledger").exists()
+
+
+def test_a_classifier_that_cannot_be_trained_is_one_line_and_costs_nothing(work: Path) -> None:
+    schema = Schema(columns=(Numeric(name="x", lower=0, upper=3), Categorical(name="c", values=("a", "b"))), label="c")
+    for x in ([1.0, 2.0], [1.0] * 30):
+        frame = pd.DataFrame({"x": x, "c": ["a", "b"] * (len(x) // 2)})
+        with pytest.raises(DataError, match=r"Linear discriminant analysis cannot be trained .* nothing was spent"):
+            simulacra.evaluate_privately(
+                frame, frame, schema=schema, epsilon=1.0, ledger="test.ledger", classifiers=["lda"], **BUDGET
+            )
     assert not (work / "test.ledger").exists()
 
 
