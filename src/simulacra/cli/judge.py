@@ -136,15 +136,16 @@ def evaluate(
             options["progress"] = scoring(watcher, "Scoring")
             real, described = _real_and_schema(synthetic, test, schema)
             scores = evaluate_files(data_for(synthetic), real, schema=described, pixels=pixels, **options)
-    if written is not None:
-        write_durably(written, (scores.to_json() + "\n").encode())
+    # Shown first: scores that were paid for must not be lost because they cannot be written.
     if as_json:
         emit(scores.to_mapping())
-        return
-    _print_scores(scores.scores)
-    for note in scores.notes:
-        say(f"  note: {note}")
-    say(f"Computed on {scores.computed_on}.")
+    else:
+        _print_scores(scores.scores)
+        for note in scores.notes:
+            say(f"  note: {note}")
+        say(f"Computed on {scores.computed_on}.")
+    if written is not None:
+        write_durably(written, (scores.to_json() + "\n").encode())
 
 
 def _print_scores(scores: dict[str, float]) -> None:

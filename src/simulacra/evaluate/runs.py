@@ -14,15 +14,12 @@ from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
 from simulacra.evaluate.seeds import check_seeds
-from simulacra.evaluate.training_rows import subsample
+from simulacra.evaluate.training_rows import check_rows, subsample
 from simulacra.schema import Schema
 from simulacra.synthesis.run import Run
 
 SCORES_FILE = "scores.json"
 """Computed on real records: the one file of a run that the guarantee does not cover."""
-
-RELEASED_FILE = "released-scores.json"
-"""Scores that were paid for: covered by a guarantee of their own."""
 
 MOST_ROWS = 60_000
 
@@ -63,7 +60,7 @@ def evaluate_run(
     `cache=False` keeps no statistics of the real images.
     """
     opened = run if isinstance(run, Run) else Run.load(run)
-    _check_rows(rows)
+    check_rows(rows)
     if opened.schema.image is None:
 
         def drawn(one: int) -> Any:
@@ -99,7 +96,7 @@ def evaluate_files(
     -1 to 1). It is never guessed.
     """
     described = schema if isinstance(schema, Schema) else Schema.load(schema)
-    _check_rows(rows)
+    check_rows(rows)
     if described.image is None:
         from simulacra.evaluate.tables import misfits
 
@@ -123,12 +120,6 @@ def evaluate_files(
 def load_scores(run: Run) -> Scores | None:
     """The scores of a run, if it was scored."""
     path = run.folder / SCORES_FILE
-    return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
-def load_released_scores(run: Run) -> Scores | None:
-    """The scores of a run that were paid for, if there are any."""
-    path = run.folder / RELEASED_FILE
     return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
@@ -207,11 +198,6 @@ def _image_options(seed: int, classifiers: Iterable[str] | None, choices: Choice
     _refuse(FOR_TABLES, choices, "for tables only; these are images, so leave that out")
     chosen = None if classifiers is None else tuple(classifiers)
     return ImageOptions(seed=seed, classifiers=chosen, **choices)  # type: ignore[misc]
-
-
-def _check_rows(rows: int | None) -> None:
-    if rows is not None and rows < 1:
-        raise SettingError(f"rows must be at least 1, got {rows}")
 
 
 def _refuse(names: frozenset[str], choices: Choices, why: str) -> None:

@@ -77,10 +77,8 @@ def score_view(scores: Scores | None) -> dict[str, Any] | None:
     }
 
 
-def released_view(scores: Scores | None) -> dict[str, Any] | None:
+def released_view(scores: Scores) -> dict[str, Any]:
     """Scores that were paid for: each with what the noise does to it."""
-    if scores is None:
-        return None
     privacy = scores.details.get("privacy") or {}
     lines = []
     for name, value in scores.scores.items():

@@ -62,7 +62,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "watched": [_watched(name, points) for name, points in content.training_curves.items() if len(points) > 1],
         "growth": [(step, png(*content.growth[step])) for step in sorted(content.growth)],
         "scores": score_view(content.scores),
-        "released": released_view(content.released),
+        "released": [released_view(one) for one in content.released],
         "book": book_view(content.published, content.scores, content.run_name),
         "settings": flatten(content.settings),
         "versions": flatten(certificate.get("versions") or {}),

@@ -98,7 +98,7 @@ def test_released_scores_are_not_marked_as_outside_the_guarantee(plain: ReportCo
         details={"privacy": {"epsilon": 0.5, "delta": 1e-5, "adjacency": "add-remove"}, "classifiers": []},
         computed_on="real data, released under epsilon 0.5",
     )
-    page = Page(report.render(dataclasses.replace(plain, released=released)))
+    page = Page(report.render(dataclasses.replace(plain, released=[released])))
     assert "Scores that may be published" in page.text
     assert "± 0.01" in page.text
     assert "noise alone 0.05" in page.text
