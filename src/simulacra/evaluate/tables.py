@@ -111,6 +111,7 @@ def _classified(
 
     options: dict[str, Any] = {"seed": seed, "classifiers": classifiers, "hard": protocol == "papers"}
     found = train_and_test(ours, theirs, schema, train_rows=train_rows, groups=groups, progress=progress, **options)
+    found.details["protocol"] = protocol
     if protocol == "papers":
         found.notes.append("test rows were ranked by predicted classes, as in the papers, so AUROC and AUPRC are lower")
     parts = [found]

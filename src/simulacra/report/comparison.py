@@ -12,7 +12,7 @@ from typing import Any
 from simulacra.errors import SettingError, suggestion
 from simulacra.evaluate.released import load_released_scores
 from simulacra.evaluate.runs import load_scores
-from simulacra.evaluate.scores import COMPUTED_ON
+from simulacra.evaluate.scores import COMPUTED_ON, Scores
 from simulacra.synthesis.run import Run
 
 PREFERRED = (
@@ -168,6 +168,11 @@ def _drawn(names: Sequence[str], scores: Iterable[str] | None) -> tuple[str, ...
     return wanted
 
 
+def _measured(scores: Scores) -> tuple[object, ...]:
+    names = (str(row.get("name")) for row in scores.details.get("classifiers") or ())
+    return scores.details.get("protocol", "sound"), *sorted(names)
+
+
 def _notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     notes = []
     unscored = [run.folder.name for run in runs if not _scores(run)]
@@ -182,6 +187,9 @@ def _notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     sizes = {str(scores.details.get("test_rows")) for run in runs if (scores := load_scores(run)) is not None}
     if len(sizes) > 1:
         notes.append("runs were scored on test sets of different sizes")
+    ways = {_measured(scores) for run in runs if (scores := load_scores(run)) is not None}
+    if len(ways) > 1:
+        notes.append("scores were measured in different ways: by other classifiers, or ranked by another protocol")
     settings: dict[tuple[str, float | None], set[str]] = defaultdict(set)
     for run in runs:
         settings[(run.method.name, run.certificate["epsilon"])].add(str(run.facts["settings"]))
