@@ -28,7 +28,9 @@ TEST = click.option("--test", metavar="DATA", help="Real records that were not t
 @click.option(
     "--classifier", "classifiers", multiple=True, help="Only this classifier; repeat for several; none for none."
 )
-@click.option("--seeds", type=int, default=1, show_default=True, help="Draw and train this often; gives the spread.")
+@click.option(
+    "--seeds", type=int, default=1, show_default=True, help="Train this often, tables on a new draw; gives the spread."
+)
 @click.option("--group", "groups", multiple=True, help="Tables: break the scores down by this column; repeatable.")
 @click.option(
     "--protocol",

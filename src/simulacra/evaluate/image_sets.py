@@ -95,6 +95,8 @@ def score_images(
             )
         )
     found = merged(parts)
+    if options.fid and options.seeds > 1:
+        found.notes.append("FID and its kin are of one draw, and have no spread over seeds")
     if unknown:
         note = f"{unknown:,} labels of the test images are outside the schema's classes and count as the first"
         found.notes.append(note)

@@ -43,7 +43,7 @@ def train_and_test_images(
     """Accuracy and macro F1 on the real images: `lr_accuracy`, `lr_f1`, `mlp_accuracy`, `mlp_f1`, and so on.
 
     Both are means over `seeds` networks trained from `seed`, `seed` + 1, ...; with more than one there are also
-    `mlp_accuracy_best` and `mlp_accuracy_spread`, the standard deviation.
+    `mlp_accuracy_best` and, as standard deviations, `mlp_accuracy_spread` and `mlp_f1_spread`.
     """
     chosen = list(dict.fromkeys(DEFAULT_CLASSIFIERS if classifiers is None else classifiers))
     for name in chosen:
@@ -121,6 +121,7 @@ def _scores(name: str, row: dict[str, Any]) -> dict[str, float]:
     if len(accuracies) > 1:
         scores[f"{name}_accuracy_best"] = max(accuracies)
         scores[f"{name}_accuracy_spread"] = float(np.std(accuracies, ddof=1))
+        scores[f"{name}_f1_spread"] = float(np.std([one["f1"] for one in row["per_seed"]], ddof=1))
     return scores
 
 
