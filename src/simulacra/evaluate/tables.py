@@ -51,8 +51,9 @@ def score_table(
     parts: list[Scores] = []
     if schema.labelled and chosen != (NO_CLASSIFIER,):
         parts += _classified(ours, theirs, schema, seed, train_rows, chosen, protocol, groups, train, progress)
-    elif not schema.labelled:
-        parts.append(Scores(scores={}, notes=["the schema names no label, so no classifier was trained"]))
+    else:
+        wanted = {"groups": groups is not None, "train": train is not None, "protocol": protocol != PROTOCOLS[0]}
+        parts.append(Scores(scores={}, notes=_unclassified(schema, [name for name, given in wanted.items() if given])))
     stages: dict[str, Callable[[], Scores]] = {
         "marginal distances": lambda: marginal_distances(ours, theirs, schema),
         "correlations": lambda: correlation_differences(ours, theirs, schema),
@@ -93,6 +94,11 @@ def over_seeds(found: Sequence[Scores], seeds: Sequence[int]) -> Scores:
         notes.append(f"not every seed has {', '.join(lost)}, so there is no mean of it")
     details = dict(found[0].details) | {"seeds": list(seeds), "each_seed": [dict(one.scores) for one in found]}
     return Scores(scores=scores, details=details, notes=notes)
+
+
+def _unclassified(schema: Schema, unused: Sequence[str]) -> list[str]:
+    notes = [] if schema.labelled else ["the schema names no label, so no classifier was trained"]
+    return [*notes, f"no classifier was trained, so {', '.join(unused)} had no use"] if unused else notes
 
 
 def _classified(

@@ -127,6 +127,11 @@ def test_rows_that_are_all_alike_are_a_guess_with_a_reason():
     assert any("could not be trained" in note for note in found.notes)
 
 
+def test_what_needs_classifiers_and_was_not_used_is_told(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    found = evaluate_table(synthetic, real, schema, classifiers=["none"], groups=["town"], train=real)
+    assert "no classifier was trained, so groups, train had no use" in found.notes
+
+
 def test_a_classifier_named_twice_is_trained_once(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
     assert [one.name for one in choose(["gaussian_nb", "gaussian_nb", "booster", BOOSTER])] == ["gaussian_nb", BOOSTER]
 
