@@ -28,7 +28,9 @@ TEST = click.option("--test", metavar="DATA", help="Real records that were not t
 @click.option(
     "--classifier", "classifiers", multiple=True, help="Only this classifier; repeat for several; none for none."
 )
-@click.option("--seeds", type=int, default=1, show_default=True, help="Draw and train this often; gives the spread.")
+@click.option(
+    "--seeds", type=int, default=1, show_default=True, help="Train this often, tables on a new draw; gives the spread."
+)
 @click.option("--group", "groups", multiple=True, help="Tables: break the scores down by this column; repeatable.")
 @click.option(
     "--protocol",
@@ -136,15 +138,16 @@ def evaluate(
             options["progress"] = scoring(watcher, "Scoring")
             real, described = _real_and_schema(synthetic, test, schema)
             scores = evaluate_files(data_for(synthetic), real, schema=described, pixels=pixels, **options)
-    if written is not None:
-        write_durably(written, (scores.to_json() + "\n").encode())
+    # Shown first: scores that were paid for must not be lost because they cannot be written.
     if as_json:
         emit(scores.to_mapping())
-        return
-    _print_scores(scores.scores)
-    for note in scores.notes:
-        say(f"  note: {note}")
-    say(f"Computed on {scores.computed_on}.")
+    else:
+        _print_scores(scores.scores)
+        for note in scores.notes:
+            say(f"  note: {note}")
+        say(f"Computed on {scores.computed_on}.")
+    if written is not None:
+        write_durably(written, (scores.to_json() + "\n").encode())
 
 
 def _print_scores(scores: dict[str, float]) -> None:

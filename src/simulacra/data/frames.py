@@ -65,6 +65,8 @@ def check_frame(frame: pd.DataFrame, schema: Schema, *, what: str) -> None:
     for column in schema.columns:
         if column.name not in frame.columns:
             raise DataError(f'{what}: column "{column.name}" of the schema is not in the table; add it')
+        if list(frame.columns).count(column.name) > 1:
+            raise DataError(f'{what}: column "{column.name}" is there twice; keep one of them')
     if len(frame) == 0:
         raise DataError(f"{what}: the table has no rows; at least one is needed")
 

@@ -34,8 +34,8 @@ class Reference:
         """Read all rows of anything that `open_source` takes; none at all is a DataError."""
         parts = [part for part in open_source(data, schema).batches() if len(part.labels)]
         if not parts:
-            where = f'"{data}"' if isinstance(data, (str, Path)) else "the reference data"
-            raise DataError(f"{where} holds no records; give test records")
+            where = f'"{data}"' if isinstance(data, (str, Path)) else "the data"
+            raise DataError(f"{where} holds no records; at least one is needed")
         inputs, labels = torch.cat([part.inputs for part in parts]), torch.cat([part.labels for part in parts])
         return cls(schema=schema, inputs=inputs, labels=labels)
 

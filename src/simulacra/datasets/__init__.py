@@ -8,6 +8,7 @@ their official home.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,8 +41,9 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in SCHEMAS.glob("*.toml")))
 
 
+@cache
 def schema(name: str) -> Schema:
-    """The public schema of a data set; needs no data."""
+    """The public schema of a data set; needs no data. Read once: the book asks for them line by line."""
     from simulacra.schema import Schema
 
     _check_name(name)

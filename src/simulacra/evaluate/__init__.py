@@ -36,9 +36,9 @@ def evaluate_table(
     `groups` are columns to break the classifiers' figures down by; `train` are real training rows for a yardstick;
     `protocol` is "sound" or, to rank test rows by predicted classes alone, "papers".
     """
-    from simulacra.evaluate.tables import score_table
+    from simulacra.evaluate.tables import misfits, score_table
 
-    return score_table(
+    found = score_table(
         synthetic,
         real,
         schema,
@@ -50,6 +50,10 @@ def evaluate_table(
         train=train,
         progress=progress,
     )
+    names = [column.name for column in schema.columns]
+    for rows, what in ((synthetic, "synthetic rows"), (real, "real test rows")):
+        found.notes.extend(misfits(rows[names], schema, what))
+    return found
 
 
 def evaluate_images(

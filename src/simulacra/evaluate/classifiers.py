@@ -14,6 +14,9 @@ from typing import Any
 
 from simulacra.errors import SettingError, suggestion
 
+CANNOT_TRAIN = (ValueError, ArithmeticError, IndexError)
+"""What estimators raise on rows that are too few or too much alike; linear algebra's own errors are ValueErrors."""
+
 BOOSTER = "xgboost" if importlib.util.find_spec("xgboost") else "hist_gradient_boosting"
 """The boosted classifier that this installation has."""
 
@@ -143,6 +146,8 @@ def choose(names: Iterable[str] | None = None) -> list[Classifier]:
         known = BOOSTER if name == "booster" else name
         if known not in _MAKERS:
             raise SettingError(f'unknown classifier "{name}"{suggestion(name, [*ALL, "booster"])}')
+        if any(one.name == known for one in chosen):
+            continue  # a mean over classifiers counts each once
         title, make = _MAKERS[known]
         chosen.append(Classifier(name=known, title=title, make=make, double=known in _DOUBLE, slow=known in _SLOW))
     if not chosen:

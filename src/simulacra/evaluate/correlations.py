@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 MOST_COLUMNS = 60
 """Wider tables are compared on their first columns, and the label."""
+NO_SPREAD = 1e-24
+"""A variance of positions from 0 to 1 that is no more than the rounding of a mean of equal numbers. Wide bounds make
+honest ones small: wages between bounds of a thousand million have 1e-13."""
 WORST = 10
 KINDS = ("numeric", "categorical", "mixed")
 Values = NDArray[np.float64] | NDArray[np.int64]
@@ -98,8 +101,7 @@ def _pearson(first: Values, second: Values) -> float:
     a, b = first[both] - first[both].mean() if both.any() else first[both], second[both]
     b = b - b.mean() if len(b) else b
     scale = float(np.sqrt((a @ a) * (b @ b)))
-    # Positions lie in [0, 1]: less than this is rounding, not spread.
-    return float(np.clip(a @ b / scale, -1.0, 1.0)) if scale > 1e-12 * max(1, len(a)) else 0.0
+    return float(np.clip(a @ b / scale, -1.0, 1.0)) if scale > NO_SPREAD * max(1, len(a)) else 0.0
 
 
 def _cramer(first: Values, second: Values) -> float:
@@ -121,7 +123,7 @@ def _ratio(numbers: Values, groups: Values) -> float:
         return 0.0
     values = numbers[present] - numbers[present].mean()
     total = float(values @ values)
-    if total <= 1e-12 * len(values):
+    if total <= NO_SPREAD * len(values):
         return 0.0
     _, index = np.unique(groups[present], return_inverse=True)
     counts = np.bincount(index)

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 MOST_ROWS = 5000
 """Of each kind: more would take longer and change the third digit."""
 FOLDS = 3
+SUSPICIOUS = 0.4
+WORSE_THAN_A_COIN = (
+    "detection is well below 0.5: synthetic rows repeat real ones, whose twins were learned under the other name, "
+    "or there are too few rows"
+)
 
 
 def detect(synthetic: pd.DataFrame | Encoded, real: pd.DataFrame | Encoded, schema: Schema, *, seed: int = 0) -> Scores:
@@ -42,7 +47,8 @@ def detect(synthetic: pd.DataFrame | Encoded, real: pd.DataFrame | Encoded, sche
         name: _held_out(make, inputs, synthetic_row, folds, seed)
         for name, make in (("detection_auroc", _boosted), ("detection_auroc_linear", _linear))
     }
-    return Scores(scores=scores, details={"detection_rows": rows})
+    notes = [WORSE_THAN_A_COIN] if min(scores.values()) < SUSPICIOUS else []
+    return Scores(scores=scores, details={"detection_rows": rows}, notes=notes)
 
 
 def _whole_rows(rows: Encoded, wanted: int, seed: int) -> NDArray[np.float32]:

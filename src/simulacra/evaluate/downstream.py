@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from simulacra.data.frames import Encoded, as_encoded
 from simulacra.errors import SchemaError
 from simulacra.evaluate.breakdown import Outcome, by_class, by_group
-from simulacra.evaluate.classifiers import Classifier, choose
+from simulacra.evaluate.classifiers import CANNOT_TRAIN, Classifier, choose
 from simulacra.evaluate.design_matrix import MOST_ONE_HOT, design_of, shared_out
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.ranking import auprc, auroc
@@ -163,7 +163,7 @@ def _one(classifier: Classifier, estimator: Any, task: _Task) -> Outcome:
     else:
         try:
             values[:, task.present] = _fit_and_score(classifier, estimator, task)
-        except (ValueError, ArithmeticError, np.linalg.LinAlgError) as error:
+        except CANNOT_TRAIN as error:
             note = f"could not be trained on these {len(task.labels)} rows ({type(error).__name__}); scored as a guess"
             values[:] = 0.0
     if not np.isfinite(values).all():

@@ -13,9 +13,9 @@ from simulacra.data.images import read_images
 from simulacra.errors import DataError, SchemaError, SettingError, suggestion
 from simulacra.evaluate.fidelity import PROTOCOLS, Protocol, compare
 from simulacra.evaluate.image_classifiers import CLASSIFIERS
-from simulacra.evaluate.images import check_seeds
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import NO_CLASSIFIER, Scores, merged
+from simulacra.evaluate.seeds import check_seeds
 from simulacra.networks.devices import pick_device
 from simulacra.schema import Schema
 
@@ -95,6 +95,8 @@ def score_images(
             )
         )
     found = merged(parts)
+    if options.fid and options.seeds > 1:
+        found.notes.append("FID and its kin are of one draw, and have no spread over seeds")
     if unknown:
         note = f"{unknown:,} labels of the test images are outside the schema's classes and count as the first"
         found.notes.append(note)

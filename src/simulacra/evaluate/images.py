@@ -17,13 +17,12 @@ from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.evaluate.image_classifiers import CLASSIFIERS, Prediction, predictions
 from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.scores import Scores
+from simulacra.evaluate.seeds import check_seeds
 from simulacra.evaluate.training_rows import subsample
 
 Images = NDArray[np.uint8] | NDArray[np.floating[Any]]
 
 DEFAULT_CLASSIFIERS = ("lr", "mlp")
-MOST_SEED = 2**32 - 1
-"""Of numpy and scikit-learn."""
 
 
 def train_and_test_images(
@@ -44,7 +43,7 @@ def train_and_test_images(
     """Accuracy and macro F1 on the real images: `lr_accuracy`, `lr_f1`, `mlp_accuracy`, `mlp_f1`, and so on.
 
     Both are means over `seeds` networks trained from `seed`, `seed` + 1, ...; with more than one there are also
-    `mlp_accuracy_best` and `mlp_accuracy_spread`, the standard deviation.
+    `mlp_accuracy_best` and, as standard deviations, `mlp_accuracy_spread` and `mlp_f1_spread`.
     """
     chosen = list(dict.fromkeys(DEFAULT_CLASSIFIERS if classifiers is None else classifiers))
     for name in chosen:
@@ -88,14 +87,6 @@ def train_and_test_images(
     return Scores(scores=scores, details=details, notes=notes)
 
 
-def check_seeds(seed: int, seeds: int) -> None:
-    """Refuse seeds that the libraries would not take, before anything is trained."""
-    if seeds < 1:
-        raise SettingError(f"seeds must be at least 1, got {seeds}")
-    if not 0 <= seed <= MOST_SEED - (seeds - 1):
-        raise SettingError(f"seeds must be from 0 to 2^32 - 1, got {seed} and the {seeds - 1} after it")
-
-
 def _row(name: str, answers: Sequence[Prediction], truth: NDArray[np.int64]) -> dict[str, Any]:
     """What there is to say about one classifier, for all seeds together and for each."""
     per_seed = []
@@ -130,6 +121,7 @@ def _scores(name: str, row: dict[str, Any]) -> dict[str, float]:
     if len(accuracies) > 1:
         scores[f"{name}_accuracy_best"] = max(accuracies)
         scores[f"{name}_accuracy_spread"] = float(np.std(accuracies, ddof=1))
+        scores[f"{name}_f1_spread"] = float(np.std([one["f1"] for one in row["per_seed"]], ddof=1))
     return scores
 
 

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from simulacra.errors import DataError, SettingError
-from simulacra.evaluate.classifiers import Classifier, choose
+from simulacra.evaluate.classifiers import CANNOT_TRAIN, Classifier, choose
 from simulacra.evaluate.design_matrix import design_of
 from simulacra.features.judged import Judge
 from simulacra.schema import Schema
@@ -66,7 +66,13 @@ def _train(
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         # Not converged or collinear: ordinary on poor data, and judged as it stands.
         warnings.simplefilter("ignore")
-        estimator = classifier.make(seed).fit(design.astype(precision, copy=False), labels)
+        try:
+            estimator = classifier.make(seed).fit(design.astype(precision, copy=False), labels)
+        except CANNOT_TRAIN as error:
+            raise DataError(
+                f"{classifier.title} cannot be trained on these {len(labels)} synthetic records "
+                f"({type(error).__name__}); choose another classifier or more records; nothing was spent"
+            ) from None
 
     def scored(rows: NDArray[np.float32]) -> NDArray[np.float64]:
         with warnings.catch_warnings(), np.errstate(all="ignore"):

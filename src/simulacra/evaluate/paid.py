@@ -76,6 +76,10 @@ def check_scores(names: Iterable[str] | None, schema: Schema) -> tuple[str, ...]
             raise SettingError(f'"{name}" needs a label, and the schema has none')
         if name in DISTANCES and not table:
             raise SettingError(f'"{name}" is for tables; these are images')
+        if name == "tvd_2way" and len(schema.columns) < 2:
+            raise SettingError('"tvd_2way": one column has no pairs; leave that out')
+    if not chosen and names is not None:
+        raise SettingError(f"no score was chosen; name at least one of {', '.join(usual)}, or leave the choice out")
     if not chosen:
         raise SettingError("nothing of unlabelled images can be released privately; add classes to the schema")
     return chosen
@@ -109,9 +113,11 @@ def read_answers(questions: Questions, answers: Mapping[str, tuple[Counts, float
 def auroc_of(bins: Counts) -> float:
     """Area under the ROC curve from counts (2, bins) of negatives and positives; rows of one bin are ties."""
     negatives, positives = bins
-    total = positives.sum() * negatives.sum()
+    if min(positives.sum(), negatives.sum()) <= 0:
+        return 0.5
     below = np.concatenate([[0.0], np.cumsum(negatives)[:-1]])
-    return _share(float((positives * (below + negatives / 2)).sum()), float(total), otherwise=0.5)
+    pairs = float(positives.sum() * negatives.sum())
+    return _share(float((positives * (below + negatives / 2)).sum()), pairs, otherwise=0.5)
 
 
 def auprc_of(bins: Counts) -> float:

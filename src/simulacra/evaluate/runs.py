@@ -10,19 +10,16 @@ from typing import Any, TypedDict, Unpack
 from simulacra.data.reference import Reference
 from simulacra.errors import DataError, SettingError
 from simulacra.evaluate.image_sets import ImageOptions, Labelled, score_images, synthetic_images
-from simulacra.evaluate.images import check_seeds
 from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
-from simulacra.evaluate.training_rows import subsample
+from simulacra.evaluate.seeds import check_seeds
+from simulacra.evaluate.training_rows import check_rows, subsample
 from simulacra.schema import Schema
 from simulacra.synthesis.run import Run
 
 SCORES_FILE = "scores.json"
 """Computed on real records: the one file of a run that the guarantee does not cover."""
-
-RELEASED_FILE = "released-scores.json"
-"""Scores that were paid for: covered by a guarantee of their own."""
 
 MOST_ROWS = 60_000
 
@@ -63,7 +60,7 @@ def evaluate_run(
     `cache=False` keeps no statistics of the real images.
     """
     opened = run if isinstance(run, Run) else Run.load(run)
-    _check_rows(rows)
+    check_rows(rows)
     if opened.schema.image is None:
 
         def drawn(one: int) -> Any:
@@ -99,13 +96,15 @@ def evaluate_files(
     -1 to 1). It is never guessed.
     """
     described = schema if isinstance(schema, Schema) else Schema.load(schema)
-    _check_rows(rows)
+    check_rows(rows)
     if described.image is None:
+        from simulacra.evaluate.tables import misfits
+
         if pixels != "bytes":
             raise SettingError("pixels are for images; this is a table, so leave them out")
         frame = Reference.load(synthetic, described).frame()
         scores = _score_tables(lambda one: frame, real, described, seed, classifiers, progress, choices, rows)
-        scores.notes.extend(_misfits(synthetic, described, "synthetic rows"))
+        scores.notes.extend(misfits(synthetic, described, "synthetic rows"))
         return scores
     options = _image_options(seed, classifiers, choices)
     images, labels = _synthetic_images(synthetic, described, pixels)
@@ -124,12 +123,6 @@ def load_scores(run: Run) -> Scores | None:
     return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
-def load_released_scores(run: Run) -> Scores | None:
-    """The scores of a run that were paid for, if there are any."""
-    path = run.folder / RELEASED_FILE
-    return Scores.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
-
-
 def _score_tables(
     draw: Callable[[int], Any],
     real: Any,
@@ -141,7 +134,7 @@ def _score_tables(
     train_rows: int | None = None,
 ) -> Scores:
     """A table per seed; each seed also trains the classifiers anew."""
-    from simulacra.evaluate.tables import over_seeds, score_table
+    from simulacra.evaluate.tables import misfits, over_seeds, score_table
 
     _refuse(FOR_IMAGES, choices, "for images only; this is a table, so leave that out")
     seeds = range(seed, seed + choices.get("seeds", 1))
@@ -168,20 +161,8 @@ def _score_tables(
         for number, one in enumerate(seeds, start=1)
     ]
     result = over_seeds(found, seeds)
-    result.notes.extend(_misfits(real, schema, "real test rows"))
+    result.notes.extend(misfits(real, schema, "real test rows"))
     return result
-
-
-def _misfits(data: Any, schema: Schema, what: str) -> list[str]:
-    """Columns whose values were changed by the schema's policy, by name alone: how many they are is private."""
-    from simulacra.data.tables import describe_problems
-
-    names = [problem.column for problem in describe_problems(data, schema)]
-    if not names:
-        return []
-    return [
-        f"{what}: some values of {', '.join(names)} do not fit the schema, and were scored as its policy changes them"
-    ]
 
 
 def _numbered(progress: Progress, number: int, seeds: int) -> Progress:
@@ -217,11 +198,6 @@ def _image_options(seed: int, classifiers: Iterable[str] | None, choices: Choice
     _refuse(FOR_TABLES, choices, "for tables only; these are images, so leave that out")
     chosen = None if classifiers is None else tuple(classifiers)
     return ImageOptions(seed=seed, classifiers=chosen, **choices)  # type: ignore[misc]
-
-
-def _check_rows(rows: int | None) -> None:
-    if rows is not None and rows < 1:
-        raise SettingError(f"rows must be at least 1, got {rows}")
 
 
 def _refuse(names: frozenset[str], choices: Choices, why: str) -> None:

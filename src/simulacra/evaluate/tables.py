@@ -14,6 +14,7 @@ from simulacra.evaluate.detection import detect
 from simulacra.evaluate.marginals import marginal_distances
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import NO_CLASSIFIER, Scores, merged
+from simulacra.evaluate.seeds import check_seeds
 from simulacra.schema import Schema
 
 if TYPE_CHECKING:
@@ -43,14 +44,16 @@ def score_table(
     """
     if protocol not in PROTOCOLS:
         raise SettingError(f'unknown protocol "{protocol}"; one of {", ".join(PROTOCOLS)}')
+    check_seeds(seed)
     ours = as_encoded(synthetic, schema, what="synthetic table")
     theirs = as_encoded(real, schema, what="real table")
     chosen = None if classifiers is None else tuple(classifiers)
     parts: list[Scores] = []
     if schema.labelled and chosen != (NO_CLASSIFIER,):
         parts += _classified(ours, theirs, schema, seed, train_rows, chosen, protocol, groups, train, progress)
-    elif not schema.labelled:
-        parts.append(Scores(scores={}, notes=["the schema names no label, so no classifier was trained"]))
+    else:
+        wanted = {"groups": groups is not None, "train": train is not None, "protocol": protocol != PROTOCOLS[0]}
+        parts.append(Scores(scores={}, notes=_unclassified(schema, [name for name, given in wanted.items() if given])))
     stages: dict[str, Callable[[], Scores]] = {
         "marginal distances": lambda: marginal_distances(ours, theirs, schema),
         "correlations": lambda: correlation_differences(ours, theirs, schema),
@@ -61,6 +64,18 @@ def score_table(
         progress(name)
         parts.append(compute())
     return merged([*parts, Scores(scores={}, details={"seed": seed})])
+
+
+def misfits(data: Any, schema: Schema, what: str) -> list[str]:
+    """Columns whose values were changed by the schema's policy, by name alone: how many they are is private."""
+    from simulacra.data.tables import describe_problems
+
+    names = [problem.column for problem in describe_problems(data, schema)]
+    if not names:
+        return []
+    return [
+        f"{what}: some values of {', '.join(names)} do not fit the schema, and were scored as its policy changes them"
+    ]
 
 
 def over_seeds(found: Sequence[Scores], seeds: Sequence[int]) -> Scores:
@@ -81,6 +96,11 @@ def over_seeds(found: Sequence[Scores], seeds: Sequence[int]) -> Scores:
     return Scores(scores=scores, details=details, notes=notes)
 
 
+def _unclassified(schema: Schema, unused: Sequence[str]) -> list[str]:
+    notes = [] if schema.labelled else ["the schema names no label, so no classifier was trained"]
+    return [*notes, f"no classifier was trained, so {', '.join(unused)} had no use"] if unused else notes
+
+
 def _classified(
     ours: Encoded,
     theirs: Encoded,
@@ -97,6 +117,7 @@ def _classified(
 
     options: dict[str, Any] = {"seed": seed, "classifiers": classifiers, "hard": protocol == "papers"}
     found = train_and_test(ours, theirs, schema, train_rows=train_rows, groups=groups, progress=progress, **options)
+    found.details["protocol"] = protocol
     if protocol == "papers":
         found.notes.append("test rows were ranked by predicted classes, as in the papers, so AUROC and AUPRC are lower")
     parts = [found]

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simulacra.errors import SettingError
+from simulacra.errors import OutputError, SettingError
 from simulacra.evaluate.scores import Scores
 from simulacra.privacy.budget import Adjacency
 from simulacra.schema import Schema
@@ -41,12 +41,15 @@ def evaluate_privately(
 
     `scores` are of accuracy, auroc, auprc, tvd_1way and tvd_2way. `classifiers` are trained on `rows` synthetic records
     (by default logistic regression alone: each one more has a share of the budget). `ledger` belongs to the test
-    records. The result may be published; a run keeps it as released-scores.json.
+    records. The result may be published; a run keeps it as released-scores.json, then released-scores-2.json and so on.
     """
     from simulacra.evaluate.judging import train_judges
     from simulacra.evaluate.paid import RANKED, Questions, check_scores, read_answers
-    from simulacra.evaluate.runs import RELEASED_FILE
+    from simulacra.evaluate.released import place_for_scores
+    from simulacra.evaluate.seeds import check_seeds
+    from simulacra.evaluate.training_rows import check_rows
     from simulacra.synthesis.asking import ask_about
+    from simulacra.synthesis.releasing import ledger_for
 
     watcher = watcher or Watcher()
     run = _run(synthetic)
@@ -54,33 +57,37 @@ def evaluate_privately(
         raise SettingError("a run brings its own schema; leave it out")
     described = _schema(run, schema)
     chosen = check_scores(scores, described)
+    check_seeds(seed)
+    check_rows(rows)
+    if run is not None and ledger_for(real, ledger).absolute().is_relative_to(run.folder.absolute()):
+        raise OutputError(f'the ledger outlives the run: keep it outside of "{run.folder}"')
     watcher.stage("Training on synthetic records")
     inputs, labels = _synthetic(synthetic, run, described, rows, seed)
     judges = train_judges(inputs, labels, described, classifiers, seed=seed) if set(RANKED) & set(chosen) else []
     questions = Questions(schema=described, judges=tuple(judges), scores=chosen, inputs=inputs, labels=labels)
-    answered = ask_about(
-        real,
-        questions.maps(),
-        schema=described,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        ledger=ledger,
-        watcher=watcher,
-    )
-    plan = answered.plan
-    found = read_answers(
-        questions,
-        {name: (release.value.numpy(), release.noise_std) for name, release in answered.releases.items()},
-        f"real data, released under epsilon {epsilon:g}, delta {delta:g}, {plan.adjacency}",
-    )
-    found.details["privacy"] = plan.to_json() | {
-        "ledger": answered.ledger,
-        "releases": {name: release.sha256() for name, release in answered.releases.items()},
-    }
-    found.details["seed"] = seed
-    if run is not None:
-        run.write_json(RELEASED_FILE, found.to_mapping())
+    with place_for_scores(run) as keep:
+        answered = ask_about(
+            real,
+            questions.maps(),
+            schema=described,
+            epsilon=epsilon,
+            delta=delta,
+            adjacency=adjacency,
+            ledger=ledger,
+            watcher=watcher,
+        )
+        plan = answered.plan
+        found = read_answers(
+            questions,
+            {name: (release.value.numpy(), release.noise_std) for name, release in answered.releases.items()},
+            f"real data, released under epsilon {epsilon:g}, delta {delta:g}, {plan.adjacency}",
+        )
+        found.details["privacy"] = plan.to_json() | {
+            "ledger": answered.ledger,
+            "releases": {name: release.sha256() for name, release in answered.releases.items()},
+        }
+        found.details["seed"] = seed
+        keep(found)
     return found
 
 

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.errors import SettingError, suggestion
-from simulacra.evaluate.runs import load_released_scores, load_scores
-from simulacra.evaluate.scores import COMPUTED_ON
+from simulacra.evaluate.released import load_released_scores
+from simulacra.evaluate.runs import load_scores
+from simulacra.evaluate.scores import COMPUTED_ON, Scores
 from simulacra.synthesis.run import Run
 
 PREFERRED = (
@@ -135,9 +136,8 @@ def _group(key: tuple[Any, ...], members: Sequence[Run]) -> Group:
     method, epsilon, delta, adjacency = key
     values: dict[str, list[float]] = defaultdict(list)
     for run in members:
-        for prefix, found in (("", load_scores(run)), (RELEASED, load_released_scores(run))):
-            for name, value in (found.scores if found is not None else {}).items():
-                values[prefix + name].append(value)
+        for name, value in _scores(run).items():
+            values[name].append(value)
     return Group(
         method=method,
         epsilon=epsilon,
@@ -146,6 +146,15 @@ def _group(key: tuple[Any, ...], members: Sequence[Run]) -> Group:
         runs=tuple(run.folder.name for run in members),
         values=dict(values),
     )
+
+
+def _scores(run: Run) -> dict[str, float]:
+    """All scores of a run; of one that was paid for more than once, the latest."""
+    free = load_scores(run)
+    found = {} if free is None else dict(free.scores)
+    for paid in load_released_scores(run):
+        found |= {RELEASED + name: value for name, value in paid.scores.items()}
+    return found
 
 
 def _drawn(names: Sequence[str], scores: Iterable[str] | None) -> tuple[str, ...]:
@@ -159,9 +168,14 @@ def _drawn(names: Sequence[str], scores: Iterable[str] | None) -> tuple[str, ...
     return wanted
 
 
+def _measured(scores: Scores) -> tuple[object, ...]:
+    names = (str(row.get("name")) for row in scores.details.get("classifiers") or ())
+    return scores.details.get("protocol", "sound"), *sorted(names)
+
+
 def _notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     notes = []
-    unscored = [run.folder.name for run in runs if load_scores(run) is None and load_released_scores(run) is None]
+    unscored = [run.folder.name for run in runs if not _scores(run)]
     if unscored:
         notes.append(f"not scored yet, so without figures: {', '.join(unscored)}; run: simulacra evaluate RUN")
     for what in ("delta", "adjacency"):
@@ -173,6 +187,9 @@ def _notes(runs: Sequence[Run], groups: Sequence[Group]) -> list[str]:
     sizes = {str(scores.details.get("test_rows")) for run in runs if (scores := load_scores(run)) is not None}
     if len(sizes) > 1:
         notes.append("runs were scored on test sets of different sizes")
+    ways = {_measured(scores) for run in runs if (scores := load_scores(run)) is not None}
+    if len(ways) > 1:
+        notes.append("scores were measured in different ways: by other classifiers, or ranked by another protocol")
     settings: dict[tuple[str, float | None], set[str]] = defaultdict(set)
     for run in runs:
         settings[(run.method.name, run.certificate["epsilon"])].add(str(run.facts["settings"]))

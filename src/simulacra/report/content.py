@@ -48,7 +48,7 @@ class ReportContent:
     training_curves: Mapping[str, Sequence[tuple[float, float]]] = field(default_factory=dict)
     growth: Mapping[int, NDArray[np.uint8]] = field(default_factory=dict)
     accounts: Accounts | None = None
-    released: Scores | None = None
+    released: Sequence[Scores] = ()
     published: Sequence[Mapping[str, Any]] = ()
     commands: Sequence[str] = ()
     run_name: str = "RUN"

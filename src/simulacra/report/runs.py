@@ -9,7 +9,8 @@ from typing import Any
 from simulacra.data.reference import Reference
 from simulacra.data.writers import check_new
 from simulacra.datasets.results import known, results
-from simulacra.evaluate.runs import load_released_scores, load_scores
+from simulacra.evaluate.released import load_released_scores
+from simulacra.evaluate.runs import load_scores
 from simulacra.privacy.plan import Plan
 from simulacra.report.accounts import read_accounts
 from simulacra.report.content import ReportContent

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from simulacra.evaluate.classifiers import ALL
 from simulacra.evaluate.closeness import WARNING
 from simulacra.evaluate.fidelity.protocols import PROTOCOLS
 from simulacra.evaluate.scores import Scores
@@ -47,6 +48,8 @@ BOOK_COLUMNS = {
     "ConvNet": "convnet_accuracy",
 }
 """Columns of the book that are measured as `evaluate` measures by default, and the score they hold."""
+OF_TWELVE = ("AUROC", "AUPRC", "F1")
+"""Means over all twelve classifiers, ranked by probabilities."""
 
 
 def score_view(scores: Scores | None) -> dict[str, Any] | None:
@@ -77,10 +80,8 @@ def score_view(scores: Scores | None) -> dict[str, Any] | None:
     }
 
 
-def released_view(scores: Scores | None) -> dict[str, Any] | None:
+def released_view(scores: Scores) -> dict[str, Any]:
     """Scores that were paid for: each with what the noise does to it."""
-    if scores is None:
-        return None
     privacy = scores.details.get("privacy") or {}
     lines = []
     for name, value in scores.scores.items():
@@ -101,7 +102,7 @@ def book_view(published: Sequence[Mapping[str, Any]], scores: Scores | None, thi
     if not published:
         return None
     names = list(dict.fromkeys(name for line in published for name in line["figures"]))
-    own = {name: scores.scores.get(BOOK_COLUMNS.get(name, "")) for name in names} if scores is not None else {}
+    own = {name: _as_in_the_book(scores, name) for name in names} if scores is not None else {}
     lines: list[dict[str, Any]] = []
     if any(value is not None for value in own.values()):
         cells = ["–" if own[name] is None else _figure(name, float(own[name] or 0.0)) for name in names]
@@ -112,6 +113,13 @@ def book_view(published: Sequence[Mapping[str, Any]], scores: Scores | None, thi
         cells = [_cell(name, line["figures"].get(name)) for name in names]
         lines.append({"who": who, "this": False, "epsilon": number(line["epsilon"]), "cells": cells})
     return {"names": names, "lines": lines}
+
+
+def _as_in_the_book(scores: Scores, name: str) -> float | None:
+    """A figure of this run for a column of the book; None if it was measured in another way, or not at all."""
+    details = scores.details
+    alike = len(details.get("classifiers") or ()) == len(ALL) and details.get("protocol", "sound") == "sound"
+    return scores.scores.get(BOOK_COLUMNS.get(name, "")) if alike or name not in OF_TWELVE else None
 
 
 def _count(seeds: Any) -> int:

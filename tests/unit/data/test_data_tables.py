@@ -100,7 +100,7 @@ def test_an_empty_table_is_no_error(tmp_path: Path) -> None:
         assert rows_of(tmp_path / name)["age"] == []
     assert rows_of(pa.table(ROWS).slice(0, 0))["age"] == []
     assert rows_of(pa.table(ROWS).to_pandas().iloc[:0])["age"] == []
-    with pytest.raises(DataError, match="holds no records; give test records"):
+    with pytest.raises(DataError, match="holds no records; at least one is needed"):
         Reference.load(pa.table(ROWS).slice(0, 0), SCHEMA)
 
 

@@ -70,6 +70,16 @@ def test_constant_and_missing_columns_go_with_nothing(pair: Schema):
     assert correlation_differences(frame.iloc[:1], frame.iloc[:1], pair).scores["correlation_difference_max"] == 0.0
 
 
+def test_bounds_far_wider_than_the_values_hide_no_correlation():
+    """Wages in euros between bounds of a thousand million: the spread is a millionth of the range, and no rounding."""
+    wide = Schema(columns=tuple(Numeric(name=name, lower=0, upper=1e9) for name in ("wage", "tax")))
+    wage = np.random.default_rng(0).normal(2000, 300, 500)
+    together = pd.DataFrame({"wage": wage, "tax": 2 * wage})
+    apart = together.assign(tax=np.random.default_rng(1).permutation(2 * wage))
+    gap = correlation_differences(together, apart, wide).scores["correlation_difference_numeric"]
+    assert gap == pytest.approx(1 - abs(np.corrcoef(apart["wage"], apart["tax"])[0, 1]), abs=0.1)
+
+
 def test_one_column_has_no_correlations():
     schema = Schema(columns=(Numeric(name="x", lower=0, upper=1),))
     result = correlation_differences(pd.DataFrame({"x": [0.1]}), pd.DataFrame({"x": [0.9]}), schema)

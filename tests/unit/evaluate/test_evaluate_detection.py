@@ -35,6 +35,16 @@ def test_a_lost_combination_is_seen_by_the_booster_alone():
     assert abs(scores["detection_auroc_linear"] - 0.5) < 0.1
 
 
+def test_copies_of_real_rows_score_below_a_coin_and_that_is_explained(
+    schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame
+):
+    """The twin of a row that is held out was learned under the other name."""
+    copied = detect(real, real, schema)
+    assert copied.scores["detection_auroc"] < 0.4
+    assert any("repeat real ones" in note for note in copied.notes)
+    assert detect(synthetic, real, schema).notes == []
+
+
 def test_a_handful_of_rows_is_too_few_to_detect(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
     result = detect(synthetic.iloc[:5], real, schema)
     assert result.scores == {}

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulacra.errors import SettingError
+from simulacra.errors import DataError, SettingError
 from simulacra.evaluate import Scores, evaluate_table
 from simulacra.evaluate.classifiers import ALL, BOOSTER, choose
 from simulacra.evaluate.downstream import train_and_test
@@ -114,6 +114,44 @@ def test_constant_columns_never_give_nan(schema: Schema, synthetic: pd.DataFrame
         synthetic[name] = [synthetic[name].iloc[1]] * len(synthetic)
     result = train_and_test(synthetic, real, schema)
     assert all(math.isfinite(value) for value in result.scores.values())
+
+
+def test_rows_that_are_all_alike_are_a_guess_with_a_reason():
+    """Discriminant analysis looks for the first of no directions, and says so with an IndexError."""
+    schema = Schema(
+        columns=(Numeric(name="x", lower=0, upper=3, missing=True), Categorical(name="c", values=("a", "b"))), label="c"
+    )
+    alike = pd.DataFrame({"x": [np.nan] * 40, "c": ["a", "b"] * 20})
+    found = evaluate_table(alike, alike, schema, classifiers=["lda"])
+    assert found.scores["auroc_mean"] == 0.5
+    assert any("could not be trained" in note for note in found.notes)
+
+
+def test_what_needs_classifiers_and_was_not_used_is_told(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    found = evaluate_table(synthetic, real, schema, classifiers=["none"], groups=["town"], train=real)
+    assert "no classifier was trained, so groups, train had no use" in found.notes
+
+
+def test_a_classifier_named_twice_is_trained_once(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    assert [one.name for one in choose(["gaussian_nb", "gaussian_nb", "booster", BOOSTER])] == ["gaussian_nb", BOOSTER]
+
+
+def test_a_column_twice_is_one_line(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    with pytest.raises(DataError, match='synthetic table: column "age" is there twice'):
+        evaluate_table(pd.concat([synthetic, synthetic[["age"]]], axis=1), real, schema)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32])
+def test_a_seed_that_the_libraries_would_not_take_is_one_line(
+    seed: int, schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame
+):
+    with pytest.raises(SettingError, match="seeds must be from 0"):
+        evaluate_table(synthetic, real, schema, seed=seed, classifiers=["gaussian_nb"])
+
+
+def test_values_that_the_schema_does_not_know_are_told(schema: Schema, synthetic: pd.DataFrame, real: pd.DataFrame):
+    found = evaluate_table(synthetic.assign(wealth="much"), real, schema, classifiers=["gaussian_nb"])
+    assert any("synthetic rows: some values of" in note and "wealth" in note for note in found.notes)
 
 
 @pytest.fixture

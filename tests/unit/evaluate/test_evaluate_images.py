@@ -52,6 +52,8 @@ def test_mean_best_and_spread_over_seeds_are_kept_apart():
     assert result.scores["cnn_accuracy_best"] == max(accuracies)
     assert result.scores["cnn_accuracy_spread"] == pytest.approx(np.std(accuracies, ddof=1))
     assert result.scores["cnn_f1"] == pytest.approx(np.mean([one["f1"] for one in row["per_seed"]]))
+    spread = np.std([one["f1"] for one in row["per_seed"]], ddof=1)
+    assert result.scores["cnn_f1_spread"] == pytest.approx(spread)
     assert row["engine"] == "torch"
     assert row["title"]
     assert {"held_out_accuracy", "chosen_epoch", "steps", "seconds", "note"} <= set(row["per_seed"][0])

@@ -19,13 +19,17 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 
 import simulacra
 from simulacra.data.reference import Reference
-from simulacra.errors import CapExceeded, DataError, SettingError
-from simulacra.evaluate import evaluate_table
+from simulacra.errors import CapExceeded, DataError, OutputError, SettingError
+from simulacra.evaluate import evaluate_table, released
 from simulacra.evaluate.judging import train_judges
 from simulacra.evaluate.paid import auprc_of, auroc_of
+from simulacra.evaluate.released import load_released_scores
 from simulacra.features.judged import Guesses, ScoreBins
+from simulacra.privacy import durable
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
+from simulacra.report.comparison import compare
+from simulacra.report.runs import write_report
 from simulacra.schema import Categorical, Numeric, Schema
 
 BUDGET = {"delta": 1e-5, "adjacency": "add-remove"}
@@ -53,6 +57,8 @@ def test_bins_that_noise_has_eaten_up_are_a_guess_and_never_nan() -> None:
     for counts in (np.zeros((2, 5)), np.full((2, 5), -3.0), np.array([[0.0, 0, 0], [1, 1, 1]])):
         assert auroc_of(counts) == 0.5
         assert 0 <= auprc_of(counts) <= 1
+    # Two totals below nothing have a positive product.
+    assert auroc_of(np.array([[-9.0, 0, 0], [0, 0, -9.0]])) == 0.5
 
 
 @pytest.mark.parametrize("name", ["logistic_regression", "linear_svc", "gaussian_nb", "decision_tree"])
@@ -187,6 +193,45 @@ def test_one_synthetic_class_is_refused_before_anything_is_spent(
     assert not (work / "test.ledger").exists()
 
 
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ({"scores": ["tvd_2way"]}, "one column has no pairs"),
+        ({"scores": []}, "no score was chosen"),
+        ({"rows": 0}, "rows must be at least 1"),
+        ({"seed": -1}, "seeds must be from 0"),
+        ({"seed": 2**32}, "seeds must be from 0"),
+    ],
+)
+def test_what_could_not_be_read_afterwards_is_refused_before_it_is_paid_for(
+    words: dict[str, object], line: str, work: Path
+) -> None:
+    """The answer to a question without a figure ended in a traceback, after it was paid for."""
+    frame = pd.DataFrame({"x": np.arange(40.0)})
+    with pytest.raises(SettingError, match=line):
+        simulacra.evaluate_privately(
+            frame,
+            frame,
+            schema=Schema(columns=(Numeric(name="x", lower=0, upper=40),)),
+            epsilon=1.0,
+            ledger="test.ledger",
+            **BUDGET,
+            **words,
+        )
+    assert not (work / "test.ledger").exists()
+
+
+def test_a_classifier_that_cannot_be_trained_is_one_line_and_costs_nothing(work: Path) -> None:
+    schema = Schema(columns=(Numeric(name="x", lower=0, upper=3), Categorical(name="c", values=("a", "b"))), label="c")
+    for x in ([1.0, 2.0], [1.0] * 30):
+        frame = pd.DataFrame({"x": x, "c": ["a", "b"] * (len(x) // 2)})
+        with pytest.raises(DataError, match=r"Linear discriminant analysis cannot be trained .* nothing was spent"):
+            simulacra.evaluate_privately(
+                frame, frame, schema=schema, epsilon=1.0, ledger="test.ledger", classifiers=["lda"], **BUDGET
+            )
+    assert not (work / "test.ledger").exists()
+
+
 def test_one_real_class_or_too_few_records_never_give_nan(
     people: tuple[pd.DataFrame, pd.DataFrame, Schema], work: Path
 ) -> None:
@@ -228,6 +273,58 @@ def test_the_command_line_releases_scores_of_a_run_and_leaves_the_other_ledger_a
     assert not (trained / "scores.json").exists()
     assert Ledger("test.ledger").total(1e-5).epsilon == pytest.approx(2.0, rel=1e-3)
     assert all(secret not in done.out for secret in tiny.SECRETS)
+
+
+def test_scores_that_were_paid_for_are_never_overwritten(cli: tiny.Cli, trained: Path, table: Path) -> None:
+    words = ("evaluate", "run", "--test", "people.csv", "--ledger", "test.ledger", "--json")
+    first = cli(*words, "--epsilon", "2", "--score", "accuracy").json
+    second = cli(*words, "--epsilon", "1", "--score", "tvd_1way").json
+    assert json.loads((trained / "released-scores.json").read_text()) == first
+    assert json.loads((trained / "released-scores-2.json").read_text()) == second
+    run = simulacra.Run.load(trained)
+    assert [one.to_mapping() for one in load_released_scores(run)] == [first, second]
+    text = write_report(run, public=True).read_text()
+    assert "2 times" in text
+    assert "delta 1e-5" in text
+    found = compare([run])
+    assert {"released_accuracy_mean", "released_tvd_1way_mean"} <= set(found.groups[0].values)
+    assert not list(trained.glob("*.partial"))
+
+
+def test_a_place_for_the_scores_is_found_before_they_are_paid_for(
+    trained: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*words: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(released, "open", full, raising=False)
+    with pytest.raises(OutputError, match="No space left"):
+        simulacra.evaluate_privately(trained, table, epsilon=1.0, ledger="test.ledger", **BUDGET)
+    assert not Path("test.ledger").exists()
+
+
+def test_the_ledger_of_the_test_records_outlives_the_run(trained: Path, table: Path) -> None:
+    with pytest.raises(OutputError, match="outlives the run"):
+        simulacra.evaluate_privately(trained, table, epsilon=1.0, ledger=trained / "test.ledger", **BUDGET)
+    assert not (trained / "test.ledger").exists()
+
+
+def test_scores_that_cannot_be_written_are_still_shown(
+    cli: tiny.Cli, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are paid for: with synthetic data in a file, the screen may be all that is left of them."""
+
+    def full(path: Path, content: bytes) -> None:
+        if path.name == "scores.json":
+            raise OutputError("cannot write: no space")
+        written(path, content)
+
+    written = durable.write_durably
+    monkeypatch.setattr(durable, "write_durably", full)
+    words = ("--schema", "schema.toml", "--epsilon", "1", "--ledger", "test.ledger", "--out", "scores.json")
+    done = cli("evaluate", "people.csv", "--test", "people.csv", *words)
+    assert done.code == 2
+    assert "accuracy_mean" in done.out
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,19 @@ def test_what_does_not_compare_is_said_or_refused(trained: Path, runs: list[Path
         compare(runs, scores=["auroc_men"])
 
 
+def test_scores_by_other_classifiers_or_protocols_are_told_apart(runs: list[Path]) -> None:
+    def measured(run: Path, **details: object) -> None:
+        found = json.loads((run / "scores.json").read_text())
+        (run / "scores.json").write_text(json.dumps(found | {"details": details}))
+
+    for run in runs:
+        measured(run, classifiers=[{"name": "lda"}], protocol="sound")
+    assert "measured in different ways" not in " ".join(compare(runs).notes)
+    for details in ({"classifiers": [{"name": "lda"}], "protocol": "papers"}, {"classifiers": [{"name": "mlp"}]}):
+        measured(runs[0], **details)
+        assert "measured in different ways" in " ".join(compare(runs).notes)
+
+
 def test_released_scores_stand_apart(trained: Path, work: Path) -> None:
     (trained / "scores.json").unlink(missing_ok=True)
     (trained / "released-scores.json").write_text(json.dumps({"scores": {"auroc_mean": 0.6}}))

@@ -15,11 +15,13 @@ from simulacra import report
 from simulacra.data.frames import encode_frame
 from simulacra.datasets.results import results
 from simulacra.evaluate import Scores
+from simulacra.evaluate.classifiers import ALL
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
 from simulacra.report import ReportContent
 from simulacra.report.accounts import read_accounts
 from simulacra.report.maps import MOST_CELLS, correlations, pair_views
+from simulacra.report.scoring import book_view
 from simulacra.schema import Categorical, Numeric, Schema
 
 
@@ -98,7 +100,7 @@ def test_released_scores_are_not_marked_as_outside_the_guarantee(plain: ReportCo
         details={"privacy": {"epsilon": 0.5, "delta": 1e-5, "adjacency": "add-remove"}, "classifiers": []},
         computed_on="real data, released under epsilon 0.5",
     )
-    page = Page(report.render(dataclasses.replace(plain, released=released)))
+    page = Page(report.render(dataclasses.replace(plain, released=[released])))
     assert "Scores that may be published" in page.text
     assert "± 0.01" in page.text
     assert "noise alone 0.05" in page.text
@@ -108,11 +110,39 @@ def test_released_scores_are_not_marked_as_outside_the_guarantee(plain: ReportCo
 
 def test_a_known_data_set_stands_beside_the_book(full: ReportContent) -> None:  # noqa: F811
     published = [dataclasses.asdict(line) for line in results() if line.data == "adult"]
-    page = Page(report.render(dataclasses.replace(full, published=published)))
+    assert full.scores is not None
+    twelve = [{"name": name, "title": name, "auroc": 0.8} for name in ALL]
+    scores = dataclasses.replace(full.scores, details=full.scores.details | {"classifiers": twelve})
+    page = Page(report.render(dataclasses.replace(full, published=published, scores=scores)))
     assert "Beside the book and the papers" in page.text
     assert "dp-ntk paper" in page.text
     assert "this run, real test rows" in page.text
     assert "Beside the book" not in Page(report.render(full)).text
+
+
+@pytest.mark.parametrize("other", ["fewer classifiers", "papers"])
+def test_what_was_measured_otherwise_does_not_stand_in_a_column_of_the_book(full: ReportContent, other: str) -> None:  # noqa: F811
+    """Its AUROC is the mean of twelve classifiers that rank by probabilities: a mean of one is no match for it."""
+    published = [dataclasses.asdict(line) for line in results() if line.data == "adult"]
+    assert full.scores is not None
+    rows = [{"name": name, "title": name, "auroc": 0.8} for name in (ALL if other == "papers" else ALL[:1])]
+    details = full.scores.details | {"classifiers": rows, "protocol": "papers" if other == "papers" else "sound"}
+    scores = Scores(scores=full.scores.scores | {"tvd_2way_mean": 0.123}, details=details)
+    book = book_view(published, scores, "run")
+    assert book is not None
+    own = dict(zip(book["names"], book["lines"][0]["cells"], strict=True))
+    assert (own["AUROC"], own["2-way TVD"]) == ("–", "0.123")
+
+
+def test_pairs_that_real_rows_chose_are_marked(plain: ReportContent) -> None:  # noqa: F811
+    """Which pairs are furthest off is a figure about the real rows, even where only synthetic ones are drawn."""
+    names = [column.name for column in plain.schema.columns][:2]
+    scores = Scores(scores={"tvd_2way_mean": 0.2}, details={"worst_pairs": [{"columns": names, "tvd": 0.2}]})
+    html = report.render(dataclasses.replace(plain, scores=scores, real=None))
+    heading = html[html.index("Pairs of columns") :].split("</h3>")[0]
+    assert "outside the guarantee" in heading
+    plainly = report.render(dataclasses.replace(plain, scores=None, real=None))
+    assert "outside the guarantee" not in plainly[plainly.index("Pairs of columns") :].split("</h3>")[0]
 
 
 def test_breakdowns_spreads_and_yardsticks_are_shown(full: ReportContent) -> None:  # noqa: F811
