@@ -95,7 +95,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         projected_view = Projected(perceived, [torch.randn(2, size).double() for size in perceived.sizes])
 
     labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
-    projected = LinearExtractor(table, width=5)
+    projected, rectified = LinearExtractor(table, width=5), LinearExtractor(table, width=5, rectified=True)
     projected.draw_anew(6, 0)
 
     def judge(record: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -140,6 +140,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("itself-and-label-table", WithLabel(table), table.inputs, 2),
         ("embedding-table", Precise(projected, 2, clip=1.0, rows=32), table.inputs, 2),
         ("embedding-table-unclipped", Precise(projected, 2, clip=None, rows=32), table.inputs, 2),
+        ("embedding-table-rectified", Precise(rectified, 2, clip=1.0, rows=32), table.inputs, 2),
         ("perceptual-first", PerClass(perceptual(perceived, 1), 3), 12, 3),
         ("perceptual-second", PerClass(perceptual(perceived, 2), 3), 12, 3),
         ("perceptual-unlabelled", perceptual(perceived, 1), 12, 1),

@@ -153,14 +153,21 @@ def natural_depth(image: ImageShape) -> int:
 
 
 class LinearExtractor(Extractor):
-    """Random projections of one-hot rows, for tables."""
+    """Random projections of one-hot rows, for tables.
 
-    def __init__(self, schema: Schema, *, width: int, device: str | torch.device = "cpu") -> None:
-        self.cells = Cells(schema)
+    With `rectified`, what is negative in them counts as nothing. Then sums over rows tell which cells go together, and
+    not only how many rows are in each.
+    """
+
+    def __init__(
+        self, schema: Schema, *, width: int, rectified: bool = False, device: str | torch.device = "cpu"
+    ) -> None:
+        self.cells, self.rectified = Cells(schema), rectified
         self.inputs, self.width = schema.inputs, width
         self._matrix = torch.zeros(self.cells.total, width, device=device)
         self._random = torch.Generator(device=device)
-        # A row has a single one per column, and no row of the matrix is longer than `ROWS_LENGTH`.
+        # A row has a single one per column, no row of the matrix is longer than `ROWS_LENGTH`, and to drop what is
+        # negative only shortens.
         self.longest = ROWS_LENGTH * len(self.cells.sizes)
 
     def draw_anew(self, seed: int, number: int) -> None:
@@ -172,7 +179,8 @@ class LinearExtractor(Extractor):
         return self.of_points(self.cells.one_hot(inputs).to(torch.float64), labels)
 
     def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return points @ self._matrix.to(points.dtype)
+        projected = points @ self._matrix.to(points.dtype)
+        return projected.relu() if self.rectified else projected
 
 
 ROWS_LENGTH = 1 + 1e-6

@@ -143,6 +143,13 @@ def test_without_noise_classes_come_out_as_they_are(method: str, work: Path) -> 
     assert run.certificate["statement"].startswith("NOT PRIVATE")
 
 
+def test_tables_take_larger_groups_but_no_more_than_a_tenth_of_the_rows() -> None:
+    for rows, group in ((None, 500), (100_000, 500), (2_000, 100)):
+        schema = replace(PEOPLE, rows=rows)
+        assert condensation("ndpdc", schema).group == group
+    assert condensation("ndpdc", PICTURES).group == 50
+
+
 def test_noise_makes_images_grow_and_nothing_is_cut_off(work: Path) -> None:
     run = fit(tiny.pictures(), PICTURES, "ndpdc", epsilon=0.1, settings={**SMALL["ndpdc"], "learning_rate": 10.0})
     pixels, _ = run.sample(run.sampler.size or 0, seed=0)
