@@ -76,7 +76,7 @@ class NDPDC(Condensation):
     """Operations, joined by underscores; auto is all of them, but mirrors colour images only."""
     depth: int | None = None
     """Blocks of the ConvNet; by default as many as leave 4 x 4 places, which are three for 28 or 32 pixels."""
-    width: int = 64
+    width: int = 256
     """Numbers per embedding of a table's row; images have those of the ConvNet."""
     activation: Literal["linear", "relu"] = "relu"
     """Of a table's embedding: a random projection as it is, as published, or without what is negative in it."""
@@ -103,7 +103,7 @@ class NDPDC(Condensation):
         if schema.image is not None:
             return self
         group = 500.0 if schema.rows is None else min(500.0, MOST_SAMPLED * schema.rows / schema.classes)
-        return replace(self, rounds=1000, group=group, learning_rate=0.5, width=256)
+        return replace(self, rounds=1000, group=group, learning_rate=0.5)
 
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         asked = super().questions(schema)
