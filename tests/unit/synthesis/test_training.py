@@ -335,7 +335,7 @@ def test_nothing_is_rounded_to_half_precision_in_a_release(work: Path, told: Any
     assert len(run.sample(5)) == 5
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this torch cannot round products on a processor: nothing to switch off")
+@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this torch cannot round such products")
 def test_a_processor_takes_no_shortcuts_and_is_left_as_it_was() -> None:
     from simulacra.networks.devices import plain_torch
 
