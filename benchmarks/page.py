@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks import budgets
 from benchmarks.outcomes import Result
 from benchmarks.rows import all_rows
 from benchmarks.tables import column_words, to_markdown
@@ -62,6 +63,8 @@ def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -
         PREFACE.format(columns="\n".join(column_words()))
         + "\n"
         + body
+        + budgets.section(budgets.read())
+        + "\n"
         + speed_section(measured)
         + "\n## Sources"
         + sources
@@ -89,7 +92,7 @@ def speed_section(speed: Mapping[str, Any]) -> str:
             if part is None
             else [f"| {what}{detail} | {other} | {ratio} | {_where(part)} |" for detail, ratio in read(part)]
         )
-    lines += _critic(speed.get("critic"))
+    lines += [*_critic(speed.get("critic")), *_critic(speed.get("critic-gpu"))]
     return "\n".join(lines) + "\n"
 
 
@@ -136,6 +139,17 @@ RATIOS: dict[str, tuple[str, str, Any]] = {
         "statistics for FID",
         "the network's forward pass alone",
         lambda part: [("", f"{part['ratio']:.2f} times the time")],
+    ),
+    "condensation-gpu": (
+        "a round of NDPDC on MNIST",
+        "one class after the other",
+        lambda part: [
+            (
+                "",
+                f"{part['times_faster']:.1f} times as fast; 10,000 rounds take {part['seconds_for_10000_rounds']:.0f} "
+                "seconds",
+            )
+        ],
     ),
     "upsampling": (
         "upsampling as a matrix product",
