@@ -193,6 +193,28 @@ def test_a_record_that_is_not_finite_adds_nothing_and_harms_no_other(name: str) 
             assert difference.norm() <= 1e-5
 
 
+@pytest.mark.parametrize("side_by_side", [False, True])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_nor_does_it_where_patches_are_cut_once_for_lengths_and_sums(
+    value: float, side_by_side: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU: zero times what is not finite would spoil the sum of all."""
+    if side_by_side:
+        monkeypatch.setattr(critics, "_laid_out", lambda maps: maps.contiguous(memory_format=torch.channels_last))
+    monkeypatch.setattr(convolution, "_on_matrix_units", lambda _: True)
+    image = ImageShape(height=12, width=12, classes=("a", "b"))
+    critic = build_critic(CriticOptions(channels=4), image=image, width=image.pixels, classes=2)
+    # In vmap no layout can be asked for, so the rules are taken at their word here.
+    monkeypatch.setattr(GradientSums, "_tried", lambda *_: 1000)
+    sums = GradientSums(FakeLoss(critic), inputs=image.pixels, classes=2, bound=0.5)
+    points, labels = torch.rand(6, image.pixels), torch.arange(6) % 2
+    alone = sums.batch(points[:5], labels[:5])
+    points[5, 70] = value
+    spoiled = sums.batch(points, labels)
+    assert spoiled.isfinite().all()
+    torch.testing.assert_close(spoiled, alone, rtol=1e-4, atol=1e-6)
+
+
 @every_loss
 def test_micro_batches_and_slots_change_nothing(name: str) -> None:
     loss, sums = summed(name, 0.5, torch.float64)
@@ -280,6 +302,13 @@ def test_in_tensor_float_the_lengths_leave_room_for_rounded_factors() -> None:
                         setattr(layer, attribute, tuple(_rounded(each, mode) for each in value))
                 total += sum(float(part.square().sum()) for part in layer.weighted(only))
             assert math.sqrt(total) <= 0.1
+
+
+def test_what_is_charged_for_tensor_float_covers_factors_that_are_cut_off() -> None:
+    """To 11 significant bits, which is twice as much as rounding to them can do."""
+    longest = 1 + 2.0**-10 - 2.0**-23  # all bits that are cut off are set
+    assert longest**2 - 1 <= Precision.TENSOR_FLOAT.rounding
+    assert Precision.MIXED.rounding == Precision.SINGLE.rounding == 0
 
 
 def _rounded(values: torch.Tensor, mode: str) -> torch.Tensor:
@@ -384,22 +413,18 @@ def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
     window = Window(kernel, stride, padding, dilation)
     layer = nn.Conv2d(3, 5, kernel, stride, padding, dilation).double()
     images = torch.rand(4, 3, 8, 9, dtype=torch.float64).contiguous(memory_format=layout)
-    assert _channels_last(images) == (layout == torch.channels_last)
+    side_by_side = _channels_last(images)
+    assert side_by_side == (layout == torch.channels_last)
     signals = torch.rand_like(layer(images))
     height, width = signals.shape[2:]
     patches = window.patches(images, height, width)
     torch.testing.assert_close(patches.transpose(1, 2), unfold(images, kernel, dilation, padding, stride))
-    found = {}
-    for way in ("_pixel_work", "_patch_work"):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Window, way, lambda *_: 0)
-            found[way] = window.products(images, height, width)
-    right = patches @ patches.transpose(1, 2)
-    torch.testing.assert_close(found["_pixel_work"], right)
-    torch.testing.assert_close(found["_patch_work"], right)
+    torch.testing.assert_close(window.pixel_products(images, height, width), patches @ patches.transpose(1, 2))
     shape = layer.weight.shape
+    patches = window.patches(images, height, width, channels_last=side_by_side)
     torch.testing.assert_close(
-        _weight_product(images, signals, shape, window), _weight_sum(images, signals, shape, window)
+        _weight_product(patches, signals, shape, side_by_side=side_by_side),
+        _weight_sum(images, signals, shape, window),
     )
 
 
@@ -418,7 +443,7 @@ def test_critics_have_the_same_gradients_with_channels_side_by_side(side: int, m
         return layouts[-1]
 
     monkeypatch.setattr(critics, "_laid_out", laid_out)
-    monkeypatch.setattr(convolution, "_weight_sum", convolution._weight_product)
+    monkeypatch.setattr(convolution, "_on_matrix_units", lambda _: True)
     torch.testing.assert_close(sums.batch(points, labels), usual, rtol=1e-4, atol=1e-6)
     assert layouts[0].is_contiguous(memory_format=torch.channels_last)
     torch.testing.assert_close(sums._specified(points, labels, 0.5), usual, rtol=1e-4, atol=1e-6)  # under vmap, too

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import nn
 from torch.nn.functional import pad
 
-from simulacra.gradients.contribution import Contribution, Explicit, Lengths, kept, scaled
+from simulacra.gradients.contribution import Contribution, Explicit, Lengths, scaled
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,12 @@ class Window:
         view = padded.as_strided((n, height, width, *sizes), (batch, row * down, column * across, *strides))
         return view.reshape(n, height * width, -1)
 
-    def products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
-        """The products of all pairs of patches, (n, positions, positions), by the way that is less work.
+    def pixel_products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
+        """The products of all pairs of patches, (n, positions, positions), from products of pixels.
 
         Patches overlap. The product of two is a sum of products of pixels, each of which many pairs share, so with a
         small stride it is less work to multiply pixels first.
         """
-        positions = height * width
-        if self._pixel_work(images.shape, positions) > self._patch_work(images.shape, positions):
-            patches = self.patches(images, height, width, channels_last=_channels_last(images))
-            return patches @ patches.transpose(1, 2)
         (high, wide), (down, across) = self.padding, self.stride
         padded = pad(images, (wide, wide, high, high))
         pixels = padded.flatten(2)
@@ -68,7 +66,11 @@ class Window:
                 *(row * down, column * across, other_row * down, other_column * across),
             ),
         )
-        return view.sum(dim=(1, 2)).view(len(images), positions, positions)
+        return view.sum(dim=(1, 2)).view(len(images), height * width, height * width)
+
+    def pixels_first(self, shape: torch.Size, positions: int) -> bool:
+        """Whether that is less work than to multiply patches."""
+        return self._pixel_work(shape, positions) <= self._patch_work(shape, positions)
 
     def product_work(self, shape: torch.Size, positions: int) -> int:
         """Multiplications per image for the products of all pairs of patches."""
@@ -104,10 +106,11 @@ def _contribution(
     window, bias = Window.of(layer), layer.bias is not None
     positions, rows = narrow.shape[2] * narrow.shape[3], narrow.shape[1]
     columns = wide.shape[1] * window.kernel[0] * window.kernel[1]
-    if window.product_work(wide.shape, positions) + positions**2 * rows < positions * rows * columns:
+    pairs = window.product_work(wide.shape, positions) + positions**2 * rows
+    if positions == 1 or pairs < positions * rows * columns:
         return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
     patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
-    gradient = (narrow.flatten(2) @ patches).view(-1, *layer.weight.shape)
+    gradient = (_pixels(narrow).transpose(1, 2) @ patches).view(-1, *layer.weight.shape)
     return Explicit(gradient, signals.sum(dim=(2, 3))) if bias else Explicit(gradient)
 
 
@@ -124,37 +127,71 @@ class _Pairwise(Contribution):
         *,
         bias: bool,
     ) -> None:
-        self.window, self.wide, self.narrow, self.signals, self.shape = window, wide, narrow, signals, shape
-        self.bias = bias
+        self.window, self.narrow, self.signals, self.shape, self.bias = window, narrow, signals, shape, bias
+        # Zero times infinity is not zero, so what is not finite goes here, once, and its record is as long as can be.
+        self.finite = torch.linalg.vector_norm(wide, ord=math.inf, dim=(1, 2, 3)).isfinite()
+        self.wide = wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+        self.side_by_side = _channels_last(self.wide)
+
+    @cached_property
+    def patches(self) -> torch.Tensor:
+        """Cut once, for the lengths and for the sum."""
+        height, width = self.narrow.shape[2:]
+        return self.window.patches(self.wide, height, width, channels_last=self.side_by_side)
 
     def lengths(self) -> Lengths:
-        values = self.narrow.flatten(2)
-        near = self.window.products(self.wide, self.narrow.shape[2], self.narrow.shape[3])
-        back = values.transpose(1, 2) @ values
-        squared: torch.Tensor = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
-        bulk = (near.diagonal(dim1=1, dim2=2) * back.diagonal(dim1=1, dim2=2)).clamp(min=0).sqrt().sum(dim=1)
+        values = _pixels(self.narrow)
+        if values.shape[1] == 1:
+            own, own_back = self.patches.square().sum(dim=2), values.square().sum(dim=2)
+            squared = (own * own_back).squeeze(1)
+        else:
+            near, back = self._products(), values @ values.transpose(1, 2)
+            squared = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
+            own, own_back = (each.diagonal(dim1=1, dim2=2).clamp(min=0) for each in (near, back))
+        bulk = (own * own_back).sqrt().sum(dim=1)
         if self.bias:
             squared = squared + self.signals.sum(dim=(2, 3)).square().sum(dim=1)
             bulk = bulk + self.signals.norm(dim=1).sum(dim=(1, 2))
-        return Lengths(squared, bulk)
+        return Lengths(torch.where(self.finite, squared, math.inf), bulk)
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         narrow = scaled(self.narrow, weights)
-        wide = kept(self.wide, weights)
-        weight = _weight_sum(wide, narrow, self.shape, self.window)
+        if _on_matrix_units(narrow):
+            weight = _weight_product(self.patches, narrow, self.shape, side_by_side=self.side_by_side)
+        else:
+            weight = _weight_sum(self.wide, narrow, self.shape, self.window)
         if not self.bias:
             return (weight,)
         signals = narrow if self.signals is self.narrow else scaled(self.signals, weights)
         return weight, signals.sum(dim=(0, 2, 3))
 
+    def _products(self) -> torch.Tensor:
+        height, width = self.narrow.shape[2:]
+        if self.window.pixels_first(self.wide.shape, height * width):
+            return self.window.pixel_products(self.wide, height, width)
+        return self.patches @ self.patches.transpose(1, 2)
+
+
+def _on_matrix_units(values: torch.Tensor) -> bool:
+    """Where the sum is one matrix product: quicker, and where factors are rounded to TF32 it is known which.
+
+    See `clipping`.
+    """
+    return values.is_cuda
+
+
+def _weight_product(
+    patches: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, *, side_by_side: bool
+) -> torch.Tensor:
+    """The gradient by the weights of a convolution, summed over the batch."""
+    sums = _pixels(narrow).flatten(0, 1).T @ patches.flatten(0, 1)
+    if not side_by_side:
+        return sums.view(shape)
+    return sums.view(shape[0], *shape[2:], shape[1]).permute(0, 3, 1, 2)
+
 
 def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
-    """The gradient by the weights of a convolution, summed over the batch: that part alone of torch's backward pass.
-
-    On a GPU it is one matrix product: quicker, and where factors are rounded to TF32 it is known which: see `clipping`.
-    """
-    if wide.is_cuda:
-        return _weight_product(wide, narrow, shape, window)
+    """The same by that part alone of torch's backward pass, which is what a processor is quick at."""
     found = torch.ops.aten.convolution_backward(
         narrow,
         wide,
@@ -172,14 +209,11 @@ def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, win
     return weight
 
 
-def _weight_product(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
-    channels_last = _channels_last(wide)
-    patches = window.patches(wide, narrow.shape[2], narrow.shape[3], channels_last=channels_last).flatten(0, 1)
-    values = narrow.flatten(2).transpose(1, 2).flatten(0, 1)
-    sums = values.T @ patches
-    if not channels_last:
-        return sums.view(shape)
-    return sums.view(shape[0], *window.kernel, shape[1]).permute(0, 3, 1, 2)
+def _pixels(images: torch.Tensor) -> torch.Tensor:
+    """(n, channels, ., .) to (n, positions, channels), without a copy however the images lie in memory."""
+    if images.is_contiguous():
+        return images.flatten(2).transpose(1, 2)
+    return images.permute(0, 2, 3, 1).flatten(1, 2)
 
 
 def _channels_last(images: torch.Tensor) -> bool:

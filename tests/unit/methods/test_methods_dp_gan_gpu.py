@@ -83,6 +83,28 @@ def test_in_tensor_float_no_record_adds_more_than_the_bound(name: str, precision
 
 @pytest.mark.parametrize("precision", list(Precision))
 @pytest.mark.parametrize("name", IMAGES)
+def test_one_of_two_thousand_that_point_the_same_way_moves_the_sum_within_the_bound(
+    name: str, precision: Precision
+) -> None:
+    """The worst case for adding up: partial sums are thousands of times as long as what one record adds."""
+    loss, pixels = loss_for(name)
+    one, label = invented(pixels, 1)
+    inputs = (one + 1e-3 * torch.rand(2000, pixels, generator=torch.Generator().manual_seed(2))).to(GPU)
+    labels = label.expand(2000).to(GPU)
+    bound = 1e-3  # so low that every record is clipped
+    sums = GradientSums(loss.to(GPU), inputs=pixels, classes=10, bound=bound, precision=precision)
+    feature_map = LossGradient(sums, inputs=pixels, slots=2048)
+    whole = feature_map.clipped_sum(inputs, labels)
+    assert whole.norm() > 1.9
+    for index in (0, 777, 1999):
+        rest = torch.arange(2000, device=GPU) != index
+        move = float((whole - feature_map.clipped_sum(inputs[rest], labels[rest])).norm())
+        print(f"{name}, {precision}: {move / bound:.6f} of the bound")
+        assert move <= bound
+
+
+@pytest.mark.parametrize("precision", list(Precision))
+@pytest.mark.parametrize("name", IMAGES)
 def test_at_one_size_a_gradient_does_not_depend_on_slot_or_company(name: str, precision: Precision) -> None:
     """Of all slots: the clipped gradient of one record alone, among empty slots and among others."""
     loss, pixels = loss_for(name)
