@@ -23,18 +23,26 @@ LIFE = 20
 
 @dataclass(frozen=True, kw_only=True)
 class MarkovFitting(Options):
-    """How long and with how many rows. `spread` is how far couplings are expected to lie from zero."""
+    """How long and with how many rows. `spread` is how far couplings are expected to lie from zero.
+
+    Those with the label have a spread of their own. There are few of them, their tables have less noise, and what tells
+    classes apart is strong: a rare class has cells that others hardly have.
+    """
 
     steps: int = 300
     rows: int = 4000
     learning_rate: float = 0.03
     spread: float = 0.5
+    label_spread: float = 4.0
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.rows < LIFE:
             raise SettingError(f"fitting needs steps >= 1 and rows >= {LIFE}, got {self.steps} and {self.rows}")
-        if not 0 < self.learning_rate <= 1 or not 0.001 <= self.spread <= 1000:
-            raise SettingError("fitting.learning_rate must be in (0, 1] and fitting.spread from 0.001 to 1000")
+        if not 0 < self.learning_rate <= 1:
+            raise SettingError(f"fitting.learning_rate must be in (0, 1], got {self.learning_rate:g}")
+        for name in ("spread", "label_spread"):
+            if not 0.001 <= getattr(self, name) <= 1000:
+                raise SettingError(f"fitting.{name} must be from 0.001 to 1000, got {getattr(self, name):g}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +83,7 @@ def fit_field(
     cells = target.cells.clamp(min=0.1 / target.rows)
     product = torch.outer(cells, cells)
     # A released share scatters by its noise, and around the population's by being that of a sample.
-    pull = (target.variance + product / target.rows) / (fitting.spread**2 * product)
+    pull = (target.variance + product / target.rows) / (_spread(field, fitting).square() * product)
     random = torch.Generator(device=device).manual_seed(context.seed)
     field.couplings.zero_()
     field.fields.copy_(cells.log())
@@ -161,6 +169,14 @@ class Chains:
 
     def _begin(self, labels: torch.Tensor) -> torch.Tensor:
         return self.field.begin(self.field(labels, labels), self.random)
+
+
+def _spread(field: MarkovGenerator, fitting: MarkovFitting) -> torch.Tensor:
+    """(total, total): how far each coupling is expected to lie from zero. The label's cells come last."""
+    spread = torch.full_like(field.couplings, fitting.spread)
+    if field.labelled:
+        spread[-field.classes :] = spread[:, -field.classes :] = fitting.label_spread
+    return spread
 
 
 def _other_columns(sizes: tuple[int, ...], device: torch.device) -> torch.Tensor:

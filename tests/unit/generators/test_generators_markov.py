@@ -92,6 +92,23 @@ def test_fitting_without_noise_gives_the_pairs_that_were_asked_for() -> None:
     torch.testing.assert_close(found / found.sum(dim=(0, 1)) * shares, wanted, rtol=0, atol=0.01)
 
 
+def test_noise_pulls_couplings_to_zero_and_those_with_the_label_by_a_spread_of_their_own() -> None:
+    wanted = joint(field(strength=1.5))
+    shares = wanted.sum(dim=(0, 1))
+
+    def strength(**spreads: float) -> tuple[float, float]:
+        made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
+        fit_field(
+            made, targets(wanted, 1e-2), shares, MarkovFitting(rows=2000, learning_rate=0.2, **spreads), Context()
+        )
+        couplings = made.couplings.detach()
+        return float(couplings[:2, 2:5].norm()), float(couplings[:5, 5:].norm())
+
+    usual, wide = strength(spread=0.2, label_spread=0.2), strength(spread=0.2, label_spread=4.0)
+    assert wide[1] > 2 * usual[1]
+    assert wide[0] < 1.5 * usual[0]
+
+
 @pytest.mark.parametrize("correlation", [0.2, 0.4, 0.7])
 def test_two_columns_are_drawn_as_dependent_as_they_were_asked_to_be(correlation: float) -> None:
     """Each half of a sweep's pairs must be counted with the cells it was drawn given, or couplings grow too strong."""
