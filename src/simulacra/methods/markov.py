@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +18,8 @@ AVERAGED = 0.25
 """The last part of the steps, whose mean couplings are kept."""
 REACH = 0.15
 """The part of the way to the top along a step that is gone at most: chains follow the couplings some sweeps behind."""
+STRONG = 0.2
+"""Of the couplings with the label, the share that is expected to be strong before anything is seen."""
 LIFE = 20
 """Sweeps after which a chain begins anew; it counts in its second half, around `generators.markov.SWEEPS`."""
 
@@ -25,8 +28,8 @@ LIFE = 20
 class MarkovFitting(Options):
     """How long and with how many rows. `spread` is how far couplings are expected to lie from zero.
 
-    Those with the label have a spread of their own. There are few of them, their tables have less noise, and what tells
-    classes apart is strong: a rare class has cells that others hardly have.
+    Of those with the label, some are expected to be strong, with `label_spread`: a rare class has cells that others
+    hardly have. Which ones, their tables say as far as the noise lets them.
     """
 
     steps: int = 300
@@ -82,8 +85,7 @@ def fit_field(
     other = _other_columns(field.sizes, device)
     cells = target.cells.clamp(min=0.1 / target.rows)
     product = torch.outer(cells, cells)
-    # A released share scatters by its noise, and around the population's by being that of a sample.
-    pull = (target.variance + product / target.rows) / (_spread(field, fitting).square() * product)
+    pull = _pull(field, target, product, fitting)
     random = torch.Generator(device=device).manual_seed(context.seed)
     field.couplings.zero_()
     field.fields.copy_(cells.log())
@@ -171,12 +173,28 @@ class Chains:
         return self.field.begin(self.field(labels, labels), self.random)
 
 
-def _spread(field: MarkovGenerator, fitting: MarkovFitting) -> torch.Tensor:
-    """(total, total): how far each coupling is expected to lie from zero. The label's cells come last."""
-    spread = torch.full_like(field.couplings, fitting.spread)
+def _pull(field: MarkovGenerator, target: Target, product: torch.Tensor, fitting: MarkovFitting) -> torch.Tensor:
+    """(total, total): how strongly the prior holds each coupling at zero.
+
+    Where columns are nearly independent a table departs from their product by the coupling, so the released table is a
+    first look at it, with known scatter. That says how likely it is one of the strong ones; a coupling that may be of
+    either kind has the mean precision of both. What a class has less of is never taken for strong: with a wide prior, a
+    count that noise made negative would remove those cells from the class altogether.
+    """
+    # A released share scatters by its noise, and around the population's by being that of a sample.
+    scatter = (target.variance + product / target.rows) / product
+    usual, strong = fitting.spread**2, fitting.label_spread**2
+    precision = torch.full_like(product, 1 / usual)
     if field.labelled:
-        spread[-field.classes :] = spread[:, -field.classes :] = fitting.label_spread
-    return spread
+        look, variance = (target.pairs / product - 1).square(), scatter / product
+        evidence = look / (variance + usual) - look / (variance + strong)
+        evidence += ((variance + usual) / (variance + strong)).log()
+        likely = torch.sigmoid(evidence / 2 + math.log(STRONG / (1 - STRONG)))
+        likely *= target.pairs > product
+        mixed = likely / strong + (1 - likely) / usual
+        label = slice(-field.classes, None)  # its cells come last
+        precision[label], precision[:, label] = mixed[label], mixed[:, label]
+    return scatter * precision
 
 
 def _other_columns(sizes: tuple[int, ...], device: torch.device) -> torch.Tensor:

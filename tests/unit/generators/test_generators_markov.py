@@ -92,21 +92,34 @@ def test_fitting_without_noise_gives_the_pairs_that_were_asked_for() -> None:
     torch.testing.assert_close(found / found.sum(dim=(0, 1)) * shares, wanted, rtol=0, atol=0.01)
 
 
-def test_noise_pulls_couplings_to_zero_and_those_with_the_label_by_a_spread_of_their_own() -> None:
-    wanted = joint(field(strength=1.5))
-    shares = wanted.sum(dim=(0, 1))
+def fitted_to_a_class(table: list[list[float]], noise: float, **spreads: float) -> torch.Tensor:
+    """The couplings of q (rows) with the label (columns), given their table; p is independent of both."""
+    cells = torch.cat([torch.full((2,), 0.5), torch.tensor(table).sum(dim=1), torch.tensor(table).sum(dim=0)])
+    pairs = torch.outer(cells, cells)
+    pairs[2:5, 5:] = torch.tensor(table)
+    pairs[5:, 2:5] = torch.tensor(table).T
+    target = Target(cells=cells, pairs=pairs, variance=torch.full((7, 7), noise**2), rows=1e6)
+    made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
+    fit_field(made, target, cells[5:], MarkovFitting(rows=4000, learning_rate=0.2, **spreads), Context())
+    return made.couplings.detach()[2:5, 5:]
 
-    def strength(**spreads: float) -> tuple[float, float]:
-        made: MarkovGenerator = build(SCHEMA, GeneratorOptions(kind="markov"))
-        fit_field(
-            made, targets(wanted, 1e-2), shares, MarkovFitting(rows=2000, learning_rate=0.2, **spreads), Context()
-        )
-        couplings = made.couplings.detach()
-        return float(couplings[:2, 2:5].norm()), float(couplings[:5, 5:].norm())
 
-    usual, wide = strength(spread=0.2, label_spread=0.2), strength(spread=0.2, label_spread=4.0)
-    assert wide[1] > 2 * usual[1]
-    assert wide[0] < 1.5 * usual[0]
+def test_noise_pulls_couplings_to_zero_but_not_what_a_class_clearly_has_more_of() -> None:
+    """The rare class has most of the last cell: a log odds ratio of 6.4 that noise must not hide before it has to."""
+    table = [[0.4875, 0.0025], [0.4875, 0.0025], [0.005, 0.015]]
+
+    def odds(noise: float, **spreads: float) -> float:
+        found = fitted_to_a_class(table, noise, **spreads)
+        return float(found[2, 1] - found[2, 0] - found[0, 1] + found[0, 0])
+
+    assert odds(0.002, label_spread=0.5) < 5.2
+    assert odds(0.002) > 5.4
+    assert odds(0.02) < 0.8
+
+
+def test_a_count_that_noise_made_negative_does_not_empty_a_cell() -> None:
+    table = [[0.3, 0.5], [0.05, 0.05], [0.15, -0.05]]
+    assert -1 < fitted_to_a_class(table, 0.03)[2, 1] < -0.4
 
 
 @pytest.mark.parametrize("correlation", [0.2, 0.4, 0.7])
