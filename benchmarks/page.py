@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets
+from benchmarks import budgets, contest
 from benchmarks.outcomes import Result
 from benchmarks.rows import all_rows
 from benchmarks.tables import column_words, to_markdown
@@ -56,11 +56,14 @@ GPU elsewhere. `collect` merges what comes back.
 
 def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -> str:
     """The page; `speed` is what benchmarks.speed wrote."""
+    results = list(results)
     tables = to_markdown(results, all_rows().values())
     body, _, sources = tables.partition("## Sources")
     measured = read_speed() if speed is None else speed
     return (
         PREFACE.format(columns="\n".join(column_words()))
+        + "\n"
+        + contest.section(results)
         + "\n"
         + body
         + budgets.section(budgets.read())

@@ -155,9 +155,10 @@ class Workplace:
         _write(place / "samples.json", {"rows": rows, "seed": seed, "device": device, "sha256": digest(drawn)})
 
     def samples(self, row: Row, real: Real) -> Records:
-        """The samples; of the yardstick, the training records themselves."""
+        """The samples; of the yardstick, the training records themselves, or so many of them."""
         if row.real:
-            return real.train
+            rows = row.settings.get("rows")
+            return real.train if rows is None else real.train.sample(n=rows, random_state=SAMPLE_SEED + row.seed)
         place = self.place(row)
         if real.schema.image is None:
             import pandas as pd

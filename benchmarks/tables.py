@@ -199,7 +199,7 @@ def _table(chosen: Sequence[Line], titles: Mapping[Column, str], columns: Sequen
     for line in chosen:
         epsilon = NONE if line.epsilon is None else f"{line.epsilon:g}"
         seeds = "no run" if not line.run else (str(len(line.seeds)) if line.seeds else NONE)
-        rows.append([_title(line), epsilon, seeds, *(_cell(line, column) for column in columns)])
+        rows.append([_title(line), epsilon, seeds, *(cell(line, column) for column in columns)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -212,7 +212,8 @@ def _title(line: Line) -> str:
     return f"**{line.method}**" + (f" ({', '.join(marks)})" if marks else "")
 
 
-def _cell(line: Line, column: Column) -> str:
+def cell(line: Line, column: Column) -> str:
+    """A figure with its spread, or why there is none."""
     values = line.figures.get(column)
     if not values:
         return "did not finish" if line.unfinished else NONE

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import book, outcomes
+from benchmarks import book, contest, outcomes
 from benchmarks.outcomes import empty
 from benchmarks.page import speed_section, to_page
 from benchmarks.rows import Row
@@ -127,3 +127,24 @@ def test_speed_is_told_in_ratios_and_what_was_not_measured_says_so() -> None:
     assert "3.2 times as fast" in told
     assert "0.76 times as fast" in told
     assert told.count("no run") == 7
+
+
+def test_the_contest_shows_the_highest_in_bold_whoever_has_it() -> None:
+    def entry(method: str, auroc: float, data: str = "adult", **fields: Any) -> dict[str, Any]:
+        return scored(0, {"tables": {"auroc_mean": auroc}}, method=method, data=data, **fields)
+
+    ours = [entry("pairs", 0.8), entry("dp-merf", 0.85), entry("dp-merf", 0.99, variant="tuned")]
+    text = contest.section([entry("real", 0.9, epsilon=None), *ours, entry("mst", 0.7, adjacency="add-remove")])
+    assert line(text, "| adult | AUROC") == [
+        "adult",
+        "AUROC",
+        "0.900",
+        "**0.850 (dp-merf)**",
+        "0.800",
+        "no run",
+        "0.700",
+    ]
+    stopped = {**entry("aim", 0.0, adjacency="add-remove"), "scorings": {}, "unfinished": "stopped"}
+    text = contest.section([*ours, entry("mst", 0.86, adjacency="add-remove"), stopped])
+    assert line(text, "| adult | AUROC")[2:] == ["–", "0.850 (dp-merf)", "0.800", "did not finish", "**0.860**"]
+    assert "census" not in text
