@@ -15,6 +15,8 @@ from simulacra.errors import DataError
 
 BLOCK_BYTES = 1 << 16
 TIMEOUT_SECONDS = 30.0
+LEAST_DIGITS = 8
+"""Of a checksum whose beginning alone is published."""
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes read so far and, if known, the total."""
@@ -32,6 +34,10 @@ class Remote:
     checksum: str
     algorithm: str = "sha256"
     max_bytes: int = 1 << 30
+
+    def __post_init__(self) -> None:
+        if len(self.checksum) < LEAST_DIGITS:
+            raise ValueError(f"{self.name}: {self.checksum!r} is too short for a checksum; many files begin so")
 
 
 def fetch(remote: Remote, folder: Path, progress: Progress | None = None) -> Path:

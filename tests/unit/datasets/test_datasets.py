@@ -170,7 +170,7 @@ def test_idx_files_are_taken_from_the_cache_once_verified(empty_folder: Path) ->
     assert np.array_equal(family.read("train")[0], images)
     assert family.read("all")[1].tolist() == [3, 4, 5]
     with pytest.raises(DataError, match="published checksum"):
-        replace(family, checksums=("0", second, third, fourth)).read("train")
+        replace(family, checksums=("0" * 32, second, third, fourth)).read("train")
 
 
 @pytest.mark.usefixtures("empty_folder")

@@ -97,3 +97,9 @@ def test_a_spoiled_file_in_the_cache_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file.bin").write_bytes(b"spoiled")
     with pytest.raises(DataError, match="remove it"):
         fetch(remote(), tmp_path)
+
+
+@pytest.mark.parametrize("checksum", ["", "0", "abcdef0"])
+def test_a_checksum_that_many_files_would_have_is_refused(checksum: str) -> None:
+    with pytest.raises(ValueError, match="too short for a checksum"):
+        Remote(name="data.bin", urls=(), checksum=checksum)
