@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -22,6 +23,10 @@ import torch
 
 from benchmarks import book, outcomes, scoring, stages
 from benchmarks import side_by_side as processes
+from benchmarks.material import Real
+from benchmarks.rows import Row
+from benchmarks.stages import Workplace
+from simulacra import datasets
 from simulacra.evaluate import Scores
 from simulacra.synthesis.run import Run
 
@@ -117,6 +122,15 @@ def test_rows_of_a_condensed_table_come_as_often_as_their_class(work: Path) -> N
     found = stages._by_shares(frame, cast("Run", SimpleNamespace(schema=people, sampler=sampler)))
     assert found["age"].tolist() == [1, 1, 1, 2, 2, 2, 3, 4]
     assert found["buys"].tolist() == ["no"] * 6 + ["yes"] * 2
+
+
+def test_a_yardstick_may_have_fewer_records_and_always_the_same(work: Path) -> None:
+    real = Real(name="adult", schema=datasets.schema("adult"))
+    row = Row(method="real", data="adult", epsilon=None, seed=0, settings={"rows": 40}, variant="40-rows")
+    few = Workplace(folder=work).samples(row, real)
+    assert len(few) == len(few.index.unique()) == 40
+    assert few.equals(Workplace(folder=work).samples(row, real))
+    assert Workplace(folder=work).samples(replace(row, settings={}), real) is real.train
 
 
 def test_a_row_of_a_condensed_set_is_scored_on_the_set_itself(call: Call) -> None:
