@@ -29,7 +29,9 @@ class MarkovFitting(Options):
     """How long and with how many rows. `spread` is how far couplings are expected to lie from zero.
 
     Of those with the label, some are expected to be strong, with `label_spread`: a rare class has cells that others
-    hardly have. Which ones, their tables say as far as the noise lets them.
+    hardly have. Which ones, their tables say as far as the noise lets them. Where a class has too few records for that,
+    what it has more of is expected within `tilt_spread`, and alike for ordered cells within `tilt_reach` of each other
+    (`methods/tilts.py`).
     """
 
     steps: int = 300
@@ -37,15 +39,19 @@ class MarkovFitting(Options):
     learning_rate: float = 0.03
     spread: float = 0.5
     label_spread: float = 4.0
+    tilt_spread: float = 2.0
+    tilt_reach: float = 4.0
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.rows < LIFE:
             raise SettingError(f"fitting needs steps >= 1 and rows >= {LIFE}, got {self.steps} and {self.rows}")
         if not 0 < self.learning_rate <= 1:
             raise SettingError(f"fitting.learning_rate must be in (0, 1], got {self.learning_rate:g}")
-        for name in ("spread", "label_spread"):
+        for name in ("spread", "label_spread", "tilt_spread"):
             if not 0.001 <= getattr(self, name) <= 1000:
                 raise SettingError(f"fitting.{name} must be from 0.001 to 1000, got {getattr(self, name):g}")
+        if not 0 <= self.tilt_reach <= 1000:
+            raise SettingError(f"fitting.tilt_reach must be from 0 to 1000 cells, got {self.tilt_reach:g}")
 
 
 @dataclass(frozen=True, kw_only=True)

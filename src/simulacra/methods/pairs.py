@@ -17,6 +17,7 @@ from simulacra.methods.consistency import Looks, consistent, nearest_shares
 from simulacra.methods.markov import MarkovFitting, Target, fit_field
 from simulacra.methods.matching import Matched, MatchedMethod, Training
 from simulacra.methods.replaying import matrix_units
+from simulacra.methods.tilts import with_tilts
 from simulacra.privacy.query import FeatureMap, Step
 from simulacra.privacy.release import Release
 from simulacra.schema import Schema
@@ -79,6 +80,8 @@ class AllPairs(MatchedMethod):
         # No class is given up: what was measured of it may be noise alone, but someone may ask for its rows.
         shares = target.cells[-schema.classes :].clamp(min=1 / target.rows) if schema.labelled else torch.ones(1)
         shares = shares / shares.sum()
+        if schema.labelled:
+            target = with_tilts(target, schema, self.fitting)
         random_field = build(schema, self.generator)
         with matrix_units(torch.device(context.device)):
             fit_field(random_field, target, shares, self.fitting, context)

@@ -174,6 +174,8 @@ def test_a_column_that_follows_another_is_learned(settings: dict[str, object]) -
         ({"fitting.rows": 1}, "rows"),
         ({"fitting.spread": 0}, "fitting.spread must be"),
         ({"fitting.label_spread": 2000}, "label_spread"),
+        ({"fitting.tilt_spread": 0}, "tilt_spread"),
+        ({"fitting.tilt_reach": -1}, "tilt_reach"),
         ({"fitting.learning_rate": 2}, "learning_rate"),
         ({"label_shrae": 3}, 'did you mean "label_share"'),
     ],
