@@ -9,6 +9,8 @@ from simulacra.cli.options import flags
 from simulacra.cli.show import emit, say, table
 
 SHOWN = 3
+REASONS = 4
+"""The gauge, and the nearest of what was measured; JSON has all."""
 
 
 @click.command()
@@ -60,7 +62,8 @@ def recommend(
     table(headings, rows_shown)
     for one, line in list(zip(found, lines, strict=True))[:SHOWN]:
         say(f"\n{one.method}: {one.verdict}")
-        for reason in one.reasons:
+        for reason in one.reasons[:REASONS]:
             say(f"  because {reason}")
         say(f"  {line}")
-    say("\nShares are of what real records reach, on known data of the same kind. Yours may differ: plan and evaluate.")
+    say("\nShares of what real records reach, to be expected from known data of the same kind and about the same size.")
+    say("Yours may differ: plan and evaluate.")

@@ -17,7 +17,7 @@ from simulacra.errors import DataError, suggestion
 if TYPE_CHECKING:
     from simulacra.schema import Schema
 
-__all__ = ["SPLITS", "Dataset", "load", "names", "same_people", "schema"]
+__all__ = ["SPLITS", "Dataset", "load", "names", "same_people", "schema", "training_rows"]
 
 SCHEMAS = Path(__file__).parent / "schemas"
 SPLITS = ("train", "test", "all")
@@ -71,6 +71,18 @@ def load(name: str, split: str = "train") -> Dataset:
         citation=entry.citation,
         licence=entry.licence,
     )
+
+
+def training_rows(name: str) -> int:
+    """How many records a data set is trained on; needs no data.
+
+    >>> training_rows("adult")
+    32561
+    """
+    from simulacra.datasets.catalogue import CATALOGUE
+
+    _check_name(name)
+    return CATALOGUE[name].rows
 
 
 def same_people(name: str, other: str) -> bool:

@@ -36,6 +36,8 @@ class Entry:
     """One data set."""
 
     files: Readable
+    rows: int
+    """Training records; public, as the data sets are."""
     citation: str
     licence: str
 
@@ -46,16 +48,19 @@ class Entry:
 
 CATALOGUE: dict[str, Entry] = {
     "adult": Entry(
+        rows=32_561,
         files=EmbeddedTable(path=EMBEDDED, train_rows=32561),
         citation="B. Becker and R. Kohavi. Adult. UCI Machine Learning Repository, 1996. doi:10.24432/C5XW20",
         licence=CC_BY,
     ),
     "digits": Entry(
+        rows=1_437,
         files=DigitImages(),
         citation="E. Alpaydin and C. Kaynak. Optical Recognition of Handwritten Digits. UCI, 1998. doi:10.24432/C50P49",
         licence=CC_BY,
     ),
     "mnist": Entry(
+        rows=60_000,
         files=IdxFamily(
             name="mnist",
             npz="mnist.npz",
@@ -71,6 +76,7 @@ CATALOGUE: dict[str, Entry] = {
         licence="CC BY-SA 3.0",
     ),
     "fashion-mnist": Entry(
+        rows=60_000,
         files=IdxFamily(
             name="fashion-mnist",
             npz="fashion_mnist.npz",
@@ -86,6 +92,7 @@ CATALOGUE: dict[str, Entry] = {
         licence="MIT",
     ),
     "cifar10": Entry(
+        rows=50_000,
         files=CifarImages(
             remote=Remote(
                 name="cifar-10-binary.tar.gz",
@@ -99,21 +106,25 @@ CATALOGUE: dict[str, Entry] = {
         licence="free for research, no formal licence",
     ),
     "celeba": Entry(
+        rows=162_770,
         files=FaceImages(folder="celeba/img_align_celeba"),
         citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
         licence="non-commercial research only",
     ),
     "celeba-gender": Entry(
+        rows=162_770,
         files=FaceImages(folder="celeba/img_align_celeba", attribute="Male"),
         citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
         licence="non-commercial research only",
     ),
     "celeba-64": Entry(
+        rows=162_770,
         files=FaceImages(folder="celeba/img_align_celeba", side=64),
         citation="Z. Liu, P. Luo, X. Wang and X. Tang. Deep Learning Face Attributes in the Wild. ICCV 2015.",
         licence="non-commercial research only",
     ),
     "svhn": Entry(
+        rows=73_257,
         files=HouseNumbers(
             remotes=(
                 Remote(
@@ -136,21 +147,25 @@ CATALOGUE: dict[str, Entry] = {
         licence="non-commercial use",
     ),
     "census": Entry(
+        rows=199_523,
         files=SplitTable(name="census", origin=UCI),
         citation="Census-Income (KDD). UCI Machine Learning Repository, 2000. doi:10.24432/C5N30T",
         licence=CC_BY,
     ),
     "credit": Entry(
+        rows=227_846,
         files=OneTable(name="credit", file="credit.parquet", origin="Kaggle, credit card fraud detection"),
         citation="A. Dal Pozzolo et al. Calibrating probability with undersampling, 2015.",
         licence="DbCL 1.0",
     ),
     "covtype": Entry(
+        rows=464_810,
         files=OneTable(name="covtype", file="covtype.parquet", origin=UCI),
         citation="J. Blackard. Covertype. UCI Machine Learning Repository, 1998. doi:10.24432/C50K5N",
         licence=CC_BY,
     ),
     "intrusion": Entry(
+        rows=395_217,
         files=OneTable(
             name="intrusion",
             file="intrusion.parquet",
@@ -161,11 +176,13 @@ CATALOGUE: dict[str, Entry] = {
         licence=CC_BY,
     ),
     "cervical": Entry(
+        rows=687,
         files=OneTable(name="cervical", file="cervical.parquet", origin=UCI),
         citation="K. Fernandes et al. Cervical Cancer (Risk Factors). UCI, 2017. doi:10.24432/C5Z310",
         licence=CC_BY,
     ),
     "isolet": Entry(
+        rows=1_248,
         files=OneTable(name="isolet", file="isolet_subset.parquet", origin=UCI),
         citation="R. Cole and M. Fanty. ISOLET. UCI Machine Learning Repository, 1991. doi:10.24432/C51G69",
         licence=CC_BY,

@@ -1,14 +1,14 @@
 """Which method, with which settings? From the book of results and the noise gauge, without touching any data.
 
-A method is judged by what it reached on known data of the same kind (table, grey image or colour image) at the nearest
-epsilon, as a share of what real records reach by the same measure. Where nobody has run it, a paper's figure stands in
-and says so. The gauge then says whether so many records can bear the noise.
+A method is judged by what it reached on known data of the same kind (table, grey image or colour image) near that
+epsilon, as a share of what real records reach by the same measure. Data of about the same size count most, and methods
+are compared where both were run (synthesis/expecting.py). Where nobody has run one, a paper's figure stands in and says
+so. The gauge then says whether so many records can bear the noise.
 """
 
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +16,14 @@ from typing import Any
 
 from simulacra.datasets import results as book
 from simulacra.datasets import schema as known_schema
+from simulacra.datasets import training_rows
 from simulacra.errors import SettingError, SimulacraError
 from simulacra.methods import all_methods, make_method
 from simulacra.methods import presets as paper_presets
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.plan import make_plan
 from simulacra.schema import Schema
+from simulacra.synthesis.expecting import Seen, expected, nearness
 from simulacra.synthesis.gauge import FAVOURABLE, Gauge, gauge
 from simulacra.synthesis.releasing import load_schema
 
@@ -34,6 +36,12 @@ MEASURES = {
 REAL = "real"
 DROWNED = 1.0
 """Noise as large as the largest signal."""
+CLOSE, FAR = 0.03, 0.1
+"""Shares of real by which a method may be behind the best and still be recommended, or worth a try."""
+ALIKE = 0.8
+"""Nearness from which data are as good as the data asked about."""
+HEARSAY = 0.25
+"""A paper's figure counts this much of one that we measured."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +56,8 @@ class Evidence:
     seeds: int
     source: str
     variant: str = ""
+    nearness: float = 1.0
+    """How like the question its context is, from 0 to 1."""
 
     @property
     def share(self) -> float:
@@ -73,13 +83,10 @@ class Advice:
     preset: str | None
     reasons: tuple[str, ...]
     evidence: tuple[Evidence, ...]
+    """The nearest first."""
     noise_ratio: float | None
-
-    @property
-    def score(self) -> float | None:
-        """The mean share of real over the evidence; ours, if there is any."""
-        ours = [one.share for one in self.evidence if not one.source]
-        return statistics.fmean(ours or [one.share for one in self.evidence]) if self.evidence else None
+    score: float | None
+    """The share of real to expect on such data."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -112,8 +119,16 @@ def recommend(
     per_class = list(class_rows or [rows / described.classes] * described.classes)
     counted = replace(described, rows=rows)
     counted.check_delta(delta)
-    found = [_advise(name, counted, budget, per_class, rows) for name in all_methods()]
-    return sorted((one for one in found if one is not None), key=_order)
+    evidence = {name: _evidence(name, counted, budget.epsilon) for name in all_methods()}
+    shares = expected([_seen(name, one) for name, known in evidence.items() for one in known])
+    found = [
+        _advise(name, counted, budget, per_class, evidence=known, score=shares.get(name))
+        for name, known in evidence.items()
+    ]
+    able = [one for one in found if one is not None]
+    # What noise will drown is no measure of the others.
+    best = max((one.score for one in able if one.score is not None and one.verdict != DROWNS), default=0.0)
+    return sorted((_compared(one, best) for one in able), key=_order)
 
 
 def kind_of(schema: Schema) -> str:
@@ -131,7 +146,13 @@ def command(advice: Advice, *, epsilon: float, delta: float, adjacency: str) -> 
     return " ".join([*words, f"--epsilon {epsilon:g} --delta {delta:g} --adjacency {adjacency} --out RUN"])
 
 
-VERDICTS = ("recommended", "worth a try", "noise will win", "no evidence")
+GOOD, FAIR, BEHIND, DROWNS, UNKNOWN = VERDICTS = (
+    "recommended",
+    "worth a try",
+    "others do better",
+    "noise will win",
+    "no evidence",
+)
 
 
 def _order(advice: Advice) -> tuple[int, int, float]:
@@ -139,11 +160,25 @@ def _order(advice: Advice) -> tuple[int, int, float]:
     return VERDICTS.index(advice.verdict), not ours, -(advice.score or 0.0)
 
 
-def _advise(name: str, schema: Schema, budget: Budget, per_class: Sequence[float], rows: int) -> Advice | None:
+def _seen(method: str, one: Evidence) -> Seen:
+    weight = one.nearness * (HEARSAY if one.source else 1.0)
+    return Seen(method=method, context=(one.data, one.epsilon, one.measure), value=one.share, weight=weight)
+
+
+def _advise(
+    name: str,
+    schema: Schema,
+    budget: Budget,
+    per_class: Sequence[float],
+    *,
+    evidence: Sequence[Evidence],
+    score: float | None,
+) -> Advice | None:
     """None for a method that is not for such data, by its own refusal."""
+    assert schema.rows is not None
     try:
         method = make_method(name, {}, schema)
-        settings = _settings(method, schema, rows)
+        settings = _settings(method, schema, schema.rows)
         method = method.replace(settings)
         steps = method.plan(schema)
     except SimulacraError:
@@ -158,7 +193,6 @@ def _advise(name: str, schema: Schema, budget: Budget, per_class: Sequence[float
         reasons.append(f"{worst.name}: {worst.words()}")
     else:
         reasons.append("it draws while it learns, so there is no one signal to hold the noise against")
-    evidence = _evidence(name, kind_of(schema), budget.epsilon)
     reasons += [one.words() for one in evidence]
     if not evidence:
         reasons.append("the book has no figure of it for this kind of data near this epsilon")
@@ -174,16 +208,27 @@ def _advise(name: str, schema: Schema, budget: Budget, per_class: Sequence[float
         reasons=tuple(reasons),
         evidence=tuple(evidence),
         noise_ratio=None if worst is None or not math.isfinite(worst.ratio) else worst.ratio,
+        score=score,
     )
 
 
 def _verdict(evidence: Sequence[Evidence], ratio: float | None) -> str:
+    """By itself, before it is compared with others."""
     if ratio is not None and ratio > DROWNED:
-        return "noise will win"
+        return DROWNS
     if not evidence:
-        return "no evidence"
-    measured = any(not one.source for one in evidence)
-    return "recommended" if measured and (ratio is None or ratio <= 3 * FAVOURABLE) else "worth a try"
+        return UNKNOWN
+    measured = [one.nearness for one in evidence if not one.source]
+    # The gauge is a bound; what was measured on data of that size speaks louder.
+    stands = ratio is None or ratio <= 3 * FAVOURABLE or max(measured, default=0.0) >= ALIKE
+    return GOOD if measured and stands else FAIR
+
+
+def _compared(advice: Advice, best: float) -> Advice:
+    """A method that is clearly behind another is not recommended, however well it stands the noise."""
+    if advice.score is None or advice.verdict not in (GOOD, FAIR) or advice.score >= best - CLOSE:
+        return advice
+    return replace(advice, verdict=FAIR if advice.score >= best - FAR else BEHIND)
 
 
 def _settings(method: Any, schema: Schema, rows: int) -> dict[str, Any]:
@@ -195,31 +240,35 @@ def _settings(method: Any, schema: Schema, rows: int) -> dict[str, Any]:
     return {}
 
 
-def _evidence(method: str, kind: str, epsilon: float) -> list[Evidence]:
-    """Per known data set of that kind, the method's figure at the nearest epsilon: ours, else a paper's."""
+def _evidence(method: str, schema: Schema, epsilon: float) -> list[Evidence]:
+    """Per known data set of that kind and epsilon within a factor of ten, the method's figure: ours, else a paper's."""
     found = []
-    alike = [line for line in book.results() if kind_of(known_schema(line.data)) == kind]
-    for data in dict.fromkeys(line.data for line in alike):
+    alike = [line for line in book.results() if kind_of(known_schema(line.data)) == kind_of(schema)]
+    tried = [(line.data, line.epsilon) for line in alike if line.method == method and line.epsilon is not None]
+    near = [(data, at) for data, at in tried if abs(math.log10(at / epsilon)) <= 1.0]
+    for data, at in dict.fromkeys(near):
         here = [line for line in alike if line.data == data]
-        mine = [line for line in here if line.method == method and line.epsilon is not None]
-        for source in ("ours", "papers"):
-            candidates = [line for line in mine if bool(line.source) == (source == "papers")]
-            best = _nearest(candidates, here, kind, epsilon)
+        mine = [line for line in here if line.method == method and line.epsilon == at]
+        likeness = _likeness(data, schema) * nearness(at / epsilon)
+        for lines in ([line for line in mine if not line.source], [line for line in mine if line.source]):
+            best = _best(lines, here, MEASURES[kind_of(schema)])
             if best is not None:
-                found.append(best)
+                found.append(replace(best, nearness=likeness))
                 break
-    return found
+    return sorted(found, key=lambda one: -one.nearness)
 
 
-def _nearest(lines: Sequence[Any], here: Sequence[Any], kind: str, epsilon: float) -> Evidence | None:
-    """At the epsilon nearest on a log scale and within a factor of ten; the measure that comes first."""
-    near = [line for line in lines if abs(math.log10(line.epsilon / epsilon)) <= 1.0]
-    if not near:
-        return None
-    closest = min(abs(math.log10(line.epsilon / epsilon)) for line in near)
-    at = [line for line in near if abs(math.log10(line.epsilon / epsilon)) <= closest + 1e-9]
-    for measure in MEASURES[kind]:
-        having = [line for line in at if measure in line.figures]
+def _likeness(data: str, schema: Schema) -> float:
+    """How near a known data set is, by its number of records and of columns or pixels."""
+    other = known_schema(data)
+    assert schema.rows is not None
+    return nearness(training_rows(data) / schema.rows, max(1, other.inputs) / max(1, schema.inputs))
+
+
+def _best(lines: Sequence[book.Result], here: Sequence[book.Result], measures: Sequence[str]) -> Evidence | None:
+    """Of several variants the best one, by the measure that comes first."""
+    for measure in measures:
+        having = [line for line in lines if measure in line.figures]
         if having:
             line = max(having, key=lambda one: one.figures[measure].mean)
             real = [one for one in here if one.method == REAL and measure in one.figures]

@@ -206,6 +206,7 @@ def test_real_tables_fit_their_schemas(name: str, train_rows: int, test_rows: in
             assert describe_problems(part.data, part.schema) == []
         source = TableSource(part.data, part.schema)
         assert sum(batch.num_rows for batch in source.raw_batches()) == rows
+    assert datasets.training_rows(name) == train_rows
 
 
 @needs_data
