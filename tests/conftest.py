@@ -62,6 +62,7 @@ def trained_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
         adjacency="add-remove",
         out=folder / "run",
         ledger=folder / "people.ledger",
+        method=tiny.METHOD,
         settings=tiny.SETTINGS,
         device="cpu",
     )

@@ -248,7 +248,33 @@ def test_release_refuses_like_fit(name: str, cli: Cli, table: Path, work: Path) 
 def test_plan_refuses_like_fit(name: str, cli: Cli, table: Path) -> None:
     case = PROMISES[name]
     words = ("--schema", "schema.toml", "--epsilon", case.epsilon, "--delta", case.delta)
-    refused(cli("plan", *words, *case.more), *case.says)
+    refused(cli("plan", *words, *QUICK, *case.more), *case.says)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--preset", "adult"), ('"adult" of which method', "--method", "dp-hp", "dp-ntk", "ndpdc")),
+        (("--preset", "adlut"), ('"adlut"', "--method")),
+        (("--set", "fitting.stepps=3"), ('"fitting.stepps"', 'did you mean "steps"', "the method is pairs by default")),
+        (("--set", "length_scales=1"), ('"length_scales"', "the method is pairs by default")),
+    ],
+    ids=["preset", "unknown-preset", "unknown-setting", "setting-of-another-method"],
+)
+def test_who_names_no_method_is_told_which_it_is_or_asked(
+    more: tuple[str, str], says: tuple[str, ...], cli: Cli, table: Path, work: Path
+) -> None:
+    before = sorted(path.name for path in work.iterdir())
+    words = ("--schema", "schema.toml", "--epsilon", "1")
+    refused(cli("plan", *words, *more), *says)
+    refused(cli("fit", "people.csv", *words, "--out", "run", *more), *says)
+    assert sorted(path.name for path in work.iterdir()) == before
+
+
+def test_prepare_names_the_default_that_needs_no_preparing(cli: Cli, table: Path, work: Path) -> None:
+    words = ("--schema", "schema.toml", "--epsilon", "1", "--out", "run")
+    refused(cli("prepare", "people.csv", *words), "pairs needs the records once only")
+    assert not (work / "run").exists()
 
 
 @pytest.mark.parametrize("name", [name for name in FILES if name != "unclosed-quote"])

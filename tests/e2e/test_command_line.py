@@ -192,8 +192,10 @@ def test_what_a_person_reads_names_the_promise_and_its_relation(cli: Cli, table:
 
 def test_plan_json_is_stable(cli: Cli, work: Path) -> None:
     (work / "schema.toml").write_text(tiny.PEOPLE)
-    planned = cli("plan", "--schema", "schema.toml", "--epsilon", "1", "--adjacency", "replace-one", "--json").json
-    assert {"epsilon", "delta", "adjacency", "steps"} <= set(planned)
+    words = ("plan", "--schema", "schema.toml", "--epsilon", "1", "--adjacency", "replace-one", *QUICK, "--json")
+    planned = cli(*words).json
+    assert {"method", "epsilon", "delta", "adjacency", "steps"} <= set(planned)
+    assert planned["method"] == "dp-merf"
     assert planned["delta"] == 1e-5
     assert planned["adjacency"] == "replace-one"
     assert [step["name"] for step in planned["steps"]] == ["class-counts", "embedding"]
@@ -218,6 +220,25 @@ def test_a_plan_forecasts_noise_against_signal_from_public_guesses(cli: Cli, wor
     assert many[1]["ratio"] == pytest.approx(many[0]["ratio"] / 100)
     for wrong in ("1,2,3", "a,b", "0,5", "nan,5", "inf,5"):
         assert cli(*words, "--class-rows", wrong).code == 2
+
+
+def test_a_table_without_a_method_is_given_to_pairs_and_every_record_of_it_says_so(
+    cli: Cli, table: Path, work: Path
+) -> None:
+    words = ("--schema", "schema.toml", *BUDGET)
+    assert cli("plan", *words).out.startswith("Plan: pairs, epsilon 5,")
+    planned = cli("plan", *words, "--json").json
+    assert planned["method"] == "pairs"
+    assert [step["name"] for step in planned["steps"]] == ["columns", "pairs"]
+    quick = ("--set", "fitting.steps=2", "--set", "fitting.rows=50", "--device", "cpu")
+    fitted = cli("fit", "people.csv", *words, *quick, "--out", "run", "--json")
+    assert fitted.code == 0, fitted.err
+    assert fitted.json["method"] == "pairs"
+    for file in ("run.json", "certificate.json"):
+        assert json.loads((work / "run" / file).read_text())["method"] == "pairs"
+    assert not [file for file in (work / "run").rglob("*.json") if '"auto"' in file.read_text()]
+    assert cli("fit", "people.csv", *words, *quick, "--out", "run", "--resume").out.startswith("Run run: pairs,")
+    assert cli("verify", "run", "--json").json["ok"] is True
 
 
 def test_verify_json_is_stable(cli: Cli, trained: Path) -> None:

@@ -15,8 +15,9 @@ import click
 import pytest
 import tiny
 
+from simulacra import datasets
 from simulacra.cli.app import app
-from simulacra.methods import DEFAULT, all_methods
+from simulacra.methods import AUTO, all_methods, default_for
 from simulacra.options import parse_assignments
 from simulacra.schema.toml import BLANK, from_mapping
 
@@ -99,9 +100,18 @@ def test_every_command_line_parses(where: str, arguments: list[str]) -> None:
     command, rest = resolve(arguments)
     context = command.make_context(command.name, rest)  # checks flags, values and what is required; runs nothing
     chosen: Any = parse_assignments(context.params.get("settings") or ())
-    page = Path(where.partition("#")[0]).stem  # a method's page trains its own runs
-    method = page if page in all_methods() else context.params.get("method") or DEFAULT
-    all_methods()[method]().replace(chosen)
+    page = Path(where.partition("#")[0]).stem
+    all_methods()[method_of(page, context.params)]().replace(chosen)
+
+
+def method_of(page: str, given: dict[str, Any]) -> str:
+    """Whose settings a command line sets: those of its --method, else of the default for its data."""
+    if "method" not in given and page in all_methods():
+        return page  # what trains a run says no method, and a method's page trains its own runs
+    if given.get("method", AUTO) != AUTO:
+        return str(given["method"])
+    name = str(given.get("data")).removeprefix("dataset:").partition(":")[0]
+    return default_for(datasets.schema(name) if name in datasets.names() else tiny.schema(tiny.PEOPLE))
 
 
 @pytest.mark.parametrize(("path", "command"), list(walk(app)), ids=lambda value: str(value)[:40])

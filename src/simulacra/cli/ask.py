@@ -9,6 +9,8 @@ import click
 from simulacra.cli.inputs import PREFIX, data_and_schema, data_argument, ledger_name, refuse_as_public
 from simulacra.cli.options import SEED, flags
 from simulacra.cli.show import emit, not_private_banner, progress, promise, say, table
+from simulacra.errors import SettingError
+from simulacra.methods import AUTO
 from simulacra.options import parse_assignments
 
 
@@ -32,6 +34,7 @@ def plan(
 ) -> None:
     """Show what would be asked and with how much noise. Costs nothing and needs no data."""
     from simulacra.errors import SchemaError
+    from simulacra.methods import default_for
     from simulacra.synthesis.forecasting import forecast, parse_class_rows
     from simulacra.synthesis.releasing import load_schema
     from simulacra.synthesis.releasing import plan as make
@@ -48,14 +51,15 @@ def plan(
         settings=_settings(method, preset, settings),
         not_private=not_private,
     )
+    method = default_for(loaded) if method == AUTO else method  # a person and a script must see which it was
     outlook = forecast(planned, loaded, parse_class_rows(loaded, rows, class_rows))
     if not_private:
         not_private_banner()
     if as_json:
-        emit({**planned.to_json(), "forecast": outlook.to_json()})
+        emit({"method": method, **planned.to_json(), "forecast": outlook.to_json()})
         return
     described = planned.to_json()
-    say(f"Plan: {promise(described['epsilon'], described['delta'], described['adjacency'])}")
+    say(f"Plan: {method}, {promise(described['epsilon'], described['delta'], described['adjacency'])}")
     table(
         ("step", "numbers", "asked", "rate", "sensitivity", "noise multiplier", "noise std"),
         [
@@ -212,8 +216,20 @@ def _settings(method: str, preset: str | None, assignments: tuple[str, ...]) -> 
     if preset is not None:
         from simulacra.methods.presets import preset as load
 
+        if method == AUTO:
+            raise _which_method(preset)
         chosen = load(method, preset)
     return chosen | parse_assignments(assignments)
+
+
+def _which_method(preset: str) -> SettingError:
+    """A preset is of one paper's method, which the kind of data does not tell."""
+    from simulacra.methods.presets import methods_with
+
+    having = methods_with(preset)
+    if not having:
+        return SettingError(f'no method has a preset "{preset}"; say --method NAME and one of that method\'s presets')
+    return SettingError(f'preset "{preset}" of which method? Say --method with one of these: {", ".join(having)}')
 
 
 def _sample_hint(run: Any) -> str:
@@ -228,6 +244,7 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
         emit(
             {
                 "run": str(run.folder),
+                "method": run.facts["method"],
                 "private": certificate["private"],
                 "epsilon": certificate["epsilon"],
                 "delta": certificate["delta"],
@@ -237,7 +254,8 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
             }
         )
         return
-    say(f"Run {run.folder}: {promise(certificate['epsilon'], certificate['delta'], certificate['adjacency'])}")
+    promised = promise(certificate["epsilon"], certificate["delta"], certificate["adjacency"])
+    say(f"Run {run.folder}: {run.facts['method']}, {promised}")
     if training and training["stopped_early"]:
         say("Training was stopped early; the sampler is usable as it is.")
         again = f"resume DATA {run.folder}" if "rounds" in training else f"train {run.folder} --seed {training['seed']}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from simulacra.methods import DEFAULT
+from simulacra.methods import AUTO
 
 Command = Callable[..., Any]
 
@@ -28,7 +28,9 @@ def flags(*names: str) -> Callable[[Command], Command]:
 
 _FLAGS: dict[str, Callable[[Command], Command]] = {
     "schema": click.option("--schema", type=click.Path(), help="Schema file (TOML): all that is public."),
-    "method": click.option("--method", default=DEFAULT, show_default=True, help="See: simulacra methods."),
+    "method": click.option(
+        "--method", default=AUTO, help="See: simulacra methods [default: pairs for tables, dp-merf for images]."
+    ),
     "preset": click.option(
         "--preset", help="A paper's settings for a data set; --set changes them. See: simulacra methods."
     ),

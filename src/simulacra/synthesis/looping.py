@@ -85,7 +85,7 @@ def prepare(
     loaded = load_schema(schema, label)
     chosen = make_method(method, settings or {}, loaded)
     if not isinstance(chosen, PrivateLoop):
-        raise PlanError(f"{method} needs the records once only: release here, and train anywhere")
+        raise PlanError(f"{chosen.name} needs the records once only: release here, and train anywhere")
     planned = plan_for(chosen, loaded, epsilon, delta, adjacency, not_private)
     opened = _open(
         data,

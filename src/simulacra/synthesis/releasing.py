@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from simulacra.errors import BudgetError, LedgerError, OutputError, PlanError, SimulacraError
-from simulacra.methods import DEFAULT, make_method
+from simulacra.methods import AUTO, make_method
 from simulacra.networks.devices import plain_torch
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency, Budget
@@ -41,7 +41,7 @@ def load_schema(schema: Schema | str | Path, label: str | None = None) -> Schema
 def plan(
     schema: Schema | str | Path,
     *,
-    method: str = DEFAULT,
+    method: str = AUTO,
     epsilon: float | None,
     delta: float | None,
     adjacency: str | Adjacency,
@@ -54,7 +54,7 @@ def plan(
     >>> from simulacra.schema import Boolean, Numeric, Schema
     >>> schema = Schema(columns=(Numeric(name="age", lower=0, upper=99), Boolean(name="ill")), label="ill")
     >>> [step.step.name for step in plan(schema, epsilon=1.0, delta=1e-5, adjacency="add-remove").steps]
-    ['class-counts', 'embedding']
+    ['columns', 'pairs']
     """
     loaded = load_schema(schema, label)
     return plan_for(make_method(method, settings or {}, loaded), loaded, epsilon, delta, adjacency, not_private)
@@ -65,7 +65,7 @@ def release(
     data: Any,
     *,
     schema: Schema | str | Path,
-    method: str = DEFAULT,
+    method: str = AUTO,
     epsilon: float | None,
     delta: float | None,
     adjacency: str | Adjacency,
@@ -88,7 +88,7 @@ def release(
     loaded = load_schema(schema, label)
     chosen = make_method(method, settings or {}, loaded)
     if not isinstance(chosen, ReleaseOnce):
-        raise PlanError(f"{method} trains on the records and has no separate release; use fit")
+        raise PlanError(f"{chosen.name} trains on the records and has no separate release; use fit")
     opened = open_run(
         data,
         schema=loaded,

@@ -9,7 +9,7 @@ from typing import Any
 
 from simulacra.errors import PlanError
 from simulacra.generators import GeneratorOptions
-from simulacra.methods import DEFAULT, make_method
+from simulacra.methods import AUTO, make_method
 from simulacra.networks.devices import pick_device, plain_torch
 from simulacra.privacy.budget import Adjacency
 from simulacra.schema import Schema
@@ -75,7 +75,7 @@ def fit(
     data: Any,
     *,
     schema: Schema | str | Path,
-    method: str = DEFAULT,
+    method: str = AUTO,
     epsilon: float | None,
     delta: float | None,
     adjacency: str | Adjacency,

@@ -13,7 +13,7 @@ from simulacra.errors import CertificateError, SchemaError, SettingError
 from simulacra.features.combine import ClassCount, PerClass
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
-from simulacra.methods import DEFAULT, all_methods, make_method
+from simulacra.methods import all_methods, make_method
 from simulacra.methods.base import Ask, Context, Method, ReleaseOnce
 from simulacra.methods.checkpoints import CHECKPOINT
 from simulacra.methods.dp_merf import DPMERF
@@ -178,7 +178,6 @@ def test_every_method_describes_itself(method: type[Method]) -> None:
     assert method.name == next(name for name, kind in all_methods().items() if kind is method)
     assert method.summary.endswith(".")
     assert method.tables or method.images
-    assert DEFAULT in all_methods()
 
 
 # -- training --------------------------------------------------------------------------------------------------------

@@ -80,6 +80,7 @@ def test_the_ledger_is_told_by_run_with_the_cap(trained: Path, work: Path, plain
             adjacency="add-remove",
             out=work / f"run{number}",
             ledger=work / "people.ledger",
+            method=tiny.METHOD,
             settings=tiny.SETTINGS,
         )
     this = simulacra.Run.load(work / "run2").facts["run"]

@@ -238,6 +238,7 @@ def test_a_new_release_cannot_begin_with_samples_and_spends_nothing(work: Path) 
             adjacency="add-remove",
             out="run",
             ledger="people.ledger",
+            method=tiny.METHOD,
             settings={**tiny.SETTINGS, "generator.kind": "condensed", "generator.init": "samples"},
         )
     assert tiny.reservations(Path("people.ledger")) == 0

@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import tiny
 
 from simulacra import datasets
 from simulacra.errors import BudgetError, CapExceeded, DataError, LedgerError, SchemaError
@@ -281,6 +282,7 @@ def test_a_run_with_the_drafted_schema_certifies_both_and_the_ledger_has_both(ad
         adjacency="add-remove",
         out=adult / "run",
         ledger=adult / "data.ledger",
+        method=tiny.METHOD,
         settings={"pairs": 20},
     )
     verification = run.verify()

@@ -106,7 +106,14 @@ def test_encoded_samples_are_the_same_draw_in_pieces(trained_once: Path) -> None
 
 def test_samples_of_images_are_pixels_and_class_numbers(work: Path) -> None:
     schema = tiny.schema(tiny.PICTURES)
-    words = {"schema": schema, "epsilon": 5.0, "delta": 1e-5, "adjacency": "replace-one", "settings": tiny.SETTINGS}
+    words = {
+        "schema": schema,
+        "epsilon": 5.0,
+        "delta": 1e-5,
+        "adjacency": "replace-one",
+        "method": tiny.METHOD,
+        "settings": tiny.SETTINGS,
+    }
     run = simulacra.fit(tiny.pictures(), out="run", ledger="pictures.ledger", device="cpu", **words)
     images, labels = run.sample(7, labels=["light"])
     assert (images.dtype, images.shape) == (np.uint8, (7, 8, 8))

@@ -44,6 +44,7 @@ def images(work: Path) -> Run:
             adjacency="add-remove",
             out="pictures-run",
             ledger="pictures.ledger",
+            method=tiny.METHOD,
             settings=tiny.SETTINGS,
         )
     )

@@ -30,6 +30,7 @@ def arguments(**more: Any) -> dict[str, Any]:
         "delta": 1e-5,
         "adjacency": "add-remove",
         "ledger": "people.ledger",
+        "method": tiny.METHOD,
         "settings": tiny.SETTINGS,
         **more,
     }

@@ -17,6 +17,15 @@ def names(method: str) -> tuple[str, ...]:
     return tuple(sorted(file.stem for file in (FOLDER / method).glob("*.toml")))
 
 
+def methods_with(name: str) -> tuple[str, ...]:
+    """The methods that have a preset of this name.
+
+    >>> methods_with("adult")
+    ('dp-hp', 'dp-ntk', 'ndpdc')
+    """
+    return tuple(sorted(folder.name for folder in FOLDER.iterdir() if name in names(folder.name)))
+
+
 def preset(method: str, name: str) -> dict[str, Any]:
     """The settings of a preset, with dotted names, for `fit(..., settings=...)`; change what you like on top.
 
