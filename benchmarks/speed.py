@@ -112,8 +112,8 @@ from simulacra import datasets
 from simulacra.synthesis.releasing import release
 import torch, opendp.prelude, dp_accounting
 start = time.perf_counter()
-release({str(data)!r}, schema=datasets.schema("covtype"), epsilon=1.0, delta=1e-7, adjacency="add-remove",
-        out={str(out)!r}, ledger={str(out)!r} + ".ledger")
+release({str(data)!r}, schema=datasets.schema("covtype"), method="dp-merf", epsilon=1.0, delta=1e-7,
+        adjacency="add-remove", out={str(out)!r}, ledger={str(out)!r} + ".ledger")
 print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
 """
     output = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout

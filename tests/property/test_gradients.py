@@ -15,11 +15,12 @@ from torch.nn.functional import softplus, unfold
 from simulacra.errors import SettingError
 from simulacra.features.critic_losses import FakeLoss
 from simulacra.features.gradient import LossGradient
-from simulacra.gradients import convolution, specified, summing
+from simulacra.gradients import arithmetic, convolution, products, specified, summing
 from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import SLACK, clipped_to
 from simulacra.gradients.padding import PaddedSums, slots_for
 from simulacra.gradients.summing import GradientSums
+from simulacra.gradients.tracing import Passed
 from simulacra.networks import critics
 from simulacra.networks.critics import CriticOptions, build_critic
 from simulacra.networks.label_convolution import LabelConvolution
@@ -228,42 +229,61 @@ def test_micro_batches_and_slots_change_nothing(name: str) -> None:
     assert not sums(inputs[:0], labels[:0]).any()
 
 
-@pytest.mark.parametrize(
-    ("precision", "in_passes", "in_sums"),
-    [(Precision.SINGLE, False, False), (Precision.MIXED, True, False), (Precision.TENSOR_FLOAT, True, True)],
-)
+@pytest.fixture
+def with_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a processor take the way of a GPU: slower, and the same numbers are rounded."""
+    monkeypatch.setattr(arithmetic, "_multiplies_halves", lambda device: True)
+
+
+def mixed(name: str, bound: float) -> tuple[nn.Module, GradientSums]:
+    loss = losses()[name]
+    return loss, GradientSums(loss, inputs=loss.width, classes=CLASSES, bound=bound, precision=Precision.MIXED)
+
+
+def test_a_processor_has_single_precision_whatever_is_asked() -> None:
+    assert mixed("label-planes", 0.5)[1].precision is Precision.SINGLE
+
+
+@pytest.mark.parametrize("precision", Precision)
 def test_what_may_be_rounded_is_what_the_precision_says(
-    monkeypatch: pytest.MonkeyPatch, precision: Precision, in_passes: bool, in_sums: bool
+    monkeypatch: pytest.MonkeyPatch, precision: Precision, with_halves: None
 ) -> None:
-    """Mixed keeps TF32 out of lengths and sums, and lets networks have it."""
+    """Networks in mixed precision compute in bfloat16. Lengths and sums never do, nor in TF32."""
     loss, sums = summed("label-planes", 0.5)
     inputs, labels = invented(loss.width, 3)
     right = sums(inputs, labels)
-    seen: dict[str, set[tuple[bool, bool]]] = {"passes": set(), "lengths": set(), "sums": set()}
+    seen: dict[str, set[tuple[bool, ...]]] = {"passes": set(), "lengths": set(), "sums": set()}
 
-    def rounded() -> tuple[bool, bool]:
-        return torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+    def rounded() -> tuple[bool, ...]:
+        flags = torch.backends.cudnn.allow_tf32, torch.backends.cuda.matmul.allow_tf32
+        return *flags, torch.is_autocast_enabled("cpu")
 
-    def watched(layer: Any) -> Any:
+    def watched(passed: Passed) -> Any:
+        layer: Any = contribution(passed)
         lengths, weighted = layer.lengths, layer.weighted
         layer.lengths = lambda: (seen["lengths"].add(rounded()), lengths())[1]
         layer.weighted = lambda weights: (seen["sums"].add(rounded()), weighted(weights))[1]
+        seen["lengths"].add(rounded())  # some are measured in part as they are made
         return layer
 
     def spying(*words: Any) -> list[Any]:
         seen["passes"].add(rounded())
-        return [watched(layer) for layer in genuine(*words)]
+        return list(genuine(*words))
 
-    genuine = summing.trace
+    genuine, contribution = summing.trace, Passed.contribution
     monkeypatch.setattr(summing, "trace", spying)
+    monkeypatch.setattr(Passed, "contribution", watched)
     before = rounded()
     sums.precision = precision
-    torch.testing.assert_close(sums(inputs, labels), right, rtol=1e-2, atol=1e-6)
-    assert seen == {"passes": {(in_passes,) * 2}, "lengths": {(False, False)}, "sums": {(in_sums,) * 2}}
+    torch.testing.assert_close(sums(inputs, labels), right, rtol=1e-1, atol=2e-3)
+    never, in_passes = (False, False, False), (False, False, precision is Precision.MIXED)
+    assert seen == {"passes": {in_passes}, "lengths": {never}, "sums": {never}}
     assert rounded() == before
 
 
-def test_in_passes_that_round_signals_must_be_steady_too_or_nothing_is_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_passes_that_round_signals_must_be_steady_too_or_nothing_is_rounded(
+    monkeypatch: pytest.MonkeyPatch, with_halves: None
+) -> None:
     loss, sums = summed("label-planes", 0.5)
     plain = len(sums.passing(*invented(loss.width, 3)))
     sums.precision = Precision.MIXED
@@ -272,55 +292,82 @@ def test_in_passes_that_round_signals_must_be_steady_too_or_nothing_is_rounded(m
 
     def wobbling(self: GradientSums, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
         found = genuine(self, inputs, labels)
-        steps = 1 + 1e-6 * torch.arange(len(found[-1])).view(-1, 1, 1, 1)
-        return [*found[:-1], found[-1] * steps] if self.precision.rounds_passes else found
+        steps = 1 + torch.arange(len(found[-1])).view(-1, 1, 1, 1)
+        return [*found[:-1], found[-1] * steps] if self.precision is Precision.MIXED else found
 
     monkeypatch.setattr(GradientSums, "passing", wobbling)
     padded = PaddedSums(sums, slots=32, inputs=loss.width)
     assert (padded.slots, sums.precision) == (32, Precision.SINGLE)
 
 
-def test_in_tensor_float_the_lengths_leave_room_for_rounded_factors() -> None:
-    """Round every stored number to 11 bits, as a GPU may: the sum of one record's products stays within the bound."""
-    from simulacra.gradients.clipping import clip_weights
-    from simulacra.gradients.tracing import trace
+@every_loss
+def test_in_mixed_precision_no_gradient_is_longer_than_the_bound(name: str, with_halves: None) -> None:
+    """And where nothing is clipped, the sum is that of a network which computes in bfloat16."""
+    loss, sums = mixed(name, 0.01)
+    assert sums.precision is Precision.MIXED
+    inputs, labels = invented(loss.width, 6)
+    for index in range(6):
+        one = sums(inputs[index : index + 1], labels[index : index + 1])
+        assert 0.004 < one.norm() <= clipped_to(0.01, torch.float32)
+    single = GradientSums(loss, inputs=loss.width, classes=CLASSES, bound=1e4)(inputs, labels)
+    sums.bound = 1e4
+    assert (sums(inputs, labels) - single).norm() <= 0.02 * single.norm()
 
-    loss = losses()["residual-critic"]
+
+def test_products_of_halves_lose_nothing() -> None:
+    random = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(3, 40, 50, generator=random).to(torch.bfloat16) for _ in range(2))
+    exact = left.double() @ right.double().transpose(1, 2)
+    found = products.product(left, right.transpose(1, 2))
+    assert found.dtype == torch.float32
+    assert (found - exact).abs().max() <= 1e-5  # what adding up 50 numbers in float32 loses
+    assert (products.product(left[0], right[0].T) - exact[0]).abs().max() <= 1e-5
+
+
+@given(value=st.floats(min_value=2.0**-100, max_value=2.0**100, width=32), negative=st.booleans())
+def test_what_is_charged_for_two_halves_covers_what_they_lose(value: float, negative: bool) -> None:
+    """With a float32 product of a signal and a weight, which is off by 2^-24, in front of them."""
+    number = torch.tensor(-value if negative else value)
+    high, low = products.in_two(number.view(1, 1))[0]
+    lost = abs(float(number.double() - high.double() - low.double())) / abs(float(number))
+    assert lost + 2.0**-24 <= Precision.MIXED.rounding
+    assert Precision.SINGLE.rounding == 0
+
+
+def test_in_mixed_precision_the_lengths_leave_room_for_rounded_signals(
+    monkeypatch: pytest.MonkeyPatch, with_halves: None
+) -> None:
+    """With halves so coarse that what they lose is seen: one record's share of the sum stays within the bound."""
+    loss = losses()["convolution-of-few-positions"]
     inputs, labels = invented(loss.width, 8)
-    layers = [layer for layer in trace(loss, inputs, labels) if layer is not None]
-    weights = clip_weights([layer.lengths() for layer in layers], 0.1, Precision.TENSOR_FLOAT)
-    for index in range(8):
-        only = torch.where(torch.arange(8) == index, weights, 0.0)
-        for mode in ("up", "down"):
-            total = 0.0
-            for layer in trace(loss, inputs, labels):
-                assert layer is not None
-                for attribute, value in list(vars(layer).items()):
-                    if isinstance(value, torch.Tensor) and value.is_floating_point():
-                        setattr(layer, attribute, _rounded(value, mode))
-                    if isinstance(value, tuple) and attribute == "gradients":
-                        setattr(layer, attribute, tuple(_rounded(each, mode) for each in value))
-                total += sum(float(part.square().sum()) for part in layer.weighted(only))
-            assert math.sqrt(total) <= 0.1
+    monkeypatch.setattr(convolution, "in_two", lambda values: torch.cat([_coarse(values), 0 * _coarse(values)], dim=1))
+    sums = GradientSums(loss, inputs=loss.width, classes=CLASSES, bound=0.1)
+    sums.precision = Precision.MIXED
+    monkeypatch.setattr(Precision, "measuring", 2.0**-22)  # which leaves room as well
+
+    def longest() -> float:
+        alone = [sums(inputs[index : index + 1], labels[index : index + 1]) for index in range(8)]
+        return max(float(each.norm()) for each in alone)
+
+    assert longest() > 0.1  # with what is charged for exact halves
+    monkeypatch.setattr(Precision, "rounding", 2.0**-4)
+    assert longest() <= 0.1
 
 
-def test_what_is_charged_for_tensor_float_covers_factors_that_are_cut_off() -> None:
-    """To 11 significant bits, which is twice as much as rounding to them can do."""
-    longest = 1 + 2.0**-10 - 2.0**-23  # all bits that are cut off are set
-    assert longest**2 - 1 <= Precision.TENSOR_FLOAT.rounding
-    assert Precision.MIXED.rounding == Precision.SINGLE.rounding == 0
-
-
-def _rounded(values: torch.Tensor, mode: str) -> torch.Tensor:
+def _coarse(values: torch.Tensor) -> torch.Tensor:
+    """Rounded up to 4 significant bits."""
     mantissa, exponent = torch.frexp(values)
-    rounding = torch.ceil if mode == "up" else torch.floor
-    return torch.ldexp(rounding(mantissa * 2.0**11) * 2.0**-11, exponent)
+    return torch.ldexp((mantissa * 16).abs().ceil() * mantissa.sign() / 16, exponent).bfloat16()
 
 
 @pytest.mark.parametrize("name", ["label-planes", "residual-critic", "linear"])
-def test_removing_one_of_many_records_that_point_the_same_way_moves_the_sum_by_at_most_the_bound(name: str) -> None:
+@pytest.mark.parametrize("precision", Precision)
+def test_removing_one_of_many_records_that_point_the_same_way_moves_the_sum_by_at_most_the_bound(
+    name: str, precision: Precision, with_halves: None
+) -> None:
     """Adding up in float32 rounds anew when a record leaves; see SLACK."""
     loss, sums = summed(name, 1e-3)  # so low that every record is clipped
+    sums.precision = precision
     one, label = invented(loss.width, 1)
     random = torch.Generator().manual_seed(2)
     inputs = one + 1e-3 * torch.rand(2000, loss.width, generator=random)
@@ -332,7 +379,7 @@ def test_removing_one_of_many_records_that_point_the_same_way_moves_the_sum_by_a
         rest = torch.arange(2000) != index
         move = (whole - vault_sum(feature_map, inputs[rest], labels[rest])).norm()
         assert move <= 1e-3
-        assert abs(float(move) / clipped_to(1e-3, torch.float32) - 1) < SLACK / 3
+        assert -0.01 < float(move) / clipped_to(1e-3, torch.float32) - 1 < SLACK / 3
 
 
 def vault_sum(feature_map: LossGradient, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -408,7 +455,7 @@ def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
     dilation: tuple[int, int],
     layout: torch.memory_format,
 ) -> None:
-    from simulacra.gradients.convolution import Window, _channels_last, _weight_product, _weight_sum
+    from simulacra.gradients.convolution import Window, _as_weight, _channels_last, _pixels, _weight_sum
 
     window = Window(kernel, stride, padding, dilation)
     layer = nn.Conv2d(3, 5, kernel, stride, padding, dilation).double()
@@ -420,11 +467,14 @@ def test_both_ways_to_multiply_patches_and_to_sum_gradients_agree(
     patches = window.patches(images, height, width)
     torch.testing.assert_close(patches.transpose(1, 2), unfold(images, kernel, dilation, padding, stride))
     torch.testing.assert_close(window.pixel_products(images, height, width), patches @ patches.transpose(1, 2))
+    longer = window.patches(images, height, width, channels_last=side_by_side, rows=height * width + 3)
+    assert not longer[:, height * width :].any()
     shape = layer.weight.shape
     patches = window.patches(images, height, width, channels_last=side_by_side)
+    assert torch.equal(longer[:, : height * width], patches)
+    sums = _pixels(signals).flatten(0, 1).T @ patches.flatten(0, 1)
     torch.testing.assert_close(
-        _weight_product(patches, signals, shape, side_by_side=side_by_side),
-        _weight_sum(images, signals, shape, window),
+        _as_weight(sums, shape, side_by_side=side_by_side), _weight_sum(images, signals, shape, window)
     )
 
 
@@ -670,6 +720,26 @@ def test_a_loss_that_changes_when_it_is_computed_is_refused(loss: nn.Module) -> 
     """Its state would tell how many micro-batches, and so how many records, there were."""
     with pytest.raises(SettingError, match=r"changes its own state|mixes records"):
         GradientSums(loss, inputs=5, classes=2, bound=1.0)
+
+
+@pytest.mark.parametrize(("expected", "slots"), [(100, 160), (2048, 1120), (8192, 1696)])
+def test_a_batch_that_does_not_fit_goes_in_equal_parts(expected: int, slots: int) -> None:
+    """So that a batch of 2,048, which seldom has just so many, does not cost twice as much for the few beyond."""
+    _, sums = summed("linear", 1.0)
+    padded = PaddedSums(sums, slots=slots_for(expected), inputs=6)
+    assert padded.slots == slots
+    assert -(-slots_for(expected) // slots) == -(-slots_for(expected) // sums.rows)
+
+
+def test_pixels_are_copied_as_they_are_however_many_channels_there_are() -> None:
+    """Several at a time where channels lie side by side, and whatever bits they are."""
+    for channels, dtype in ((8, torch.bfloat16), (3, torch.bfloat16), (4, torch.float32), (2, torch.float64)):
+        images = torch.randn(2, channels, 5, 5, dtype=torch.float64).to(dtype)
+        images[0, 0, 0, 0], images[1, 1, 2, 2] = math.nan, math.inf
+        window = convolution.Window((3, 3), (2, 2), (1, 1), (1, 1))
+        first = window.patches(images, 3, 3).view(2, 9, channels, 9)
+        last = window.patches(images.contiguous(memory_format=torch.channels_last), 3, 3, channels_last=True)
+        assert torch.equal(last.view(2, 9, 9, channels).transpose(2, 3).nan_to_num(7.0), first.nan_to_num(7.0))
 
 
 def test_no_more_records_are_added_up_at_once_than_the_slack_was_measured_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,37 +1,64 @@
-"""How precisely a GPU multiplies, and what that can do to a record's share of a sum."""
+"""How precisely a GPU computes, and what that can do to a record's share of a sum."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import StrEnum
+from typing import Any
+
+import torch
+
+from simulacra.networks.devices import arithmetic
 
 
 class Precision(StrEnum):
-    """Of the products behind signals and sums; lengths are always measured in full single precision."""
+    """Of a network on its way forward and back; what comes of it is measured and added up in single precision."""
 
     SINGLE = "single"
     """Every product in float32 (or float64, if that is what the loss computes in)."""
     MIXED = "mixed"
-    """On its way through the network a record's numbers may be rounded to 10 bits by a GPU (TF32), by itself and the
-    same in any company. What came of it is measured and added up in float32."""
-    TENSOR_FLOAT = "tensor-float"
-    """Factors are rounded in the sums as well. What that can add is part of each length: see `clipping`."""
-
-    @property
-    def rounds_passes(self) -> bool:
-        """Whether the network computes in TF32."""
-        return self is not Precision.SINGLE
-
-    @property
-    def rounds_sums(self) -> bool:
-        """Whether records are added up in TF32."""
-        return self is Precision.TENSOR_FLOAT
+    """A record's numbers are bfloat16 (8 significant bits) on their way through the network, where a GPU multiplies
+    such numbers; each record by itself and the same in any company. See `products` for what is done with them."""
 
     @property
     def rounding(self) -> float:
-        """Products a * s inside a sum differ from the true ones by at most this share of |a| |s|.
+        """What is added for a factor a and a weighted signal s differs from a * s by at most this share of |a| |s|.
 
-        TF32 keeps 11 significant bits of both factors. Whether matrix units round to them or cut the rest off is not
-        promised, so it is taken for cutting: (1 + 2^-10)^2 - 1 < 2^-8.9. Products of float32 numbers lose nothing
-        before they are added.
+        In mixed precision a weighted signal is the sum of two bfloat16 numbers, each rounded to the nearest: 2^-9 of
+        2^-9 is lost, and half of that again is left for the rest. Products of such numbers lose nothing.
         """
-        return 2.0**-8.9 if self.rounds_sums else 0.0
+        return 2.0**-17 if self is Precision.MIXED else 0.0
+
+    @property
+    def measuring(self) -> float:
+        """A squared length may be off by this share of the squared bulk.
+
+        Matrix units add up 16 products at a time in float32 and may cut off what does not fit: 2^-23 each time, so
+        2^-14 of a product of two rows of up to 8,192 numbers, and as much again as two such products are multiplied.
+        Elsewhere four units in the last place.
+        """
+        return 2.0**-13 if self is Precision.MIXED else 2.0**-22
+
+
+def precision_on(device: torch.device, asked: Precision) -> Precision:
+    """What of it a device has: on processors, and on GPUs without matrix units for bfloat16, all is single."""
+    return asked if _multiplies_halves(device) else Precision.SINGLE
+
+
+def _multiplies_halves(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def in_precision(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
+    """Let a network compute in it. Without a cache of weights, which change from step to step."""
+    if precision is Precision.SINGLE:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+@contextmanager
+def on_the_way(precision: Precision, device: torch.device, *, searching: bool) -> Iterator[None]:
+    """The arithmetic of passes that private sums are made from: nothing is rounded but what the precision says."""
+    with arithmetic(rounded=False, searching=searching), in_precision(precision, device):
+        yield

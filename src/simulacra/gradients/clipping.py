@@ -2,15 +2,15 @@
 
 The bound must hold for what is really added, not for an ideal. Four kinds of rounding stand between the two:
 
-* A record's signals and inputs are rounded when they are computed, in TF32 even. That does no harm, as long as it
+* A record's signals and inputs are rounded when they are computed, to bfloat16 even. That does no harm, as long as it
   happens to a record alone in any company (which `padding` tries): whatever they are, the length is measured on them
   and the sum is made of them.
-* The factors of a product may be rounded again when the sum is made (TF32). Each product is off by at most
-  `Precision.rounding` times |a| |s|, so the whole is off by at most that share of the layer's bulk, which is added to
-  its length.
+* A signal times a record's weight may be rounded again when the sum is made (to two bfloat16 numbers). Each product is
+  off by at most `Precision.rounding` times |a| |s|, so the whole is off by at most that share of the layer's bulk,
+  which is added to its length.
 * A length found from pairs of positions is a sum in which large terms may cancel: it is off by a share of the bulk,
-  not of itself, so `MEASURING` times the squared bulk is added to its square. No length is then below 1/2000 of the
-  bulk, which is far more than what rounding makes of terms that cancel in the sum of gradients.
+  not of itself, so `Precision.measuring` times the squared bulk is added to its square. No length is then below 1/2000
+  of the bulk, which is far more than what rounding makes of terms that cancel in the sum of gradients.
 * Adding up many records in float32 rounds each partial sum, and leaving one record out rounds all of them anew. No
   useful bound can be proven for that, so it is measured (tests/property/test_gradients.py: 2,000 records that all
   point the same way) and `SLACK`, several times as much, is kept free below the bound. So no more records than about
@@ -30,8 +30,8 @@ SLACK = 2.0**-9
 """The share of the bound that is left for adding up in float32: gradients are clipped to this much less."""
 SLACK_IN_DOUBLE = 2.0**-40
 """The same for float64."""
-MEASURING = {torch.float32: 2.0**-22, torch.float64: 2.0**-50}
-"""How far a squared length may be off, as a share of the squared bulk: four units in the last place."""
+MEASURING_IN_DOUBLE = 2.0**-50
+"""How far a squared length may be off in float64, as a share of the squared bulk. Else see `Precision.measuring`."""
 
 
 def slack(dtype: torch.dtype) -> float:
@@ -47,11 +47,12 @@ def clipped_to(bound: float, dtype: torch.dtype) -> float:
 def clip_weights(lengths: Sequence[Lengths], bound: float, precision: Precision) -> torch.Tensor:
     """Weights (n,): 0 for a gradient that is not finite, 1 for a short one, else what brings it just below `bound`."""
     dtype = lengths[0].squared.dtype
-    rounding = 0.0 if dtype == torch.float64 else precision.rounding  # only float32 is ever rounded to TF32
+    double = dtype == torch.float64  # which nothing ever rounds to less
+    rounding, measuring = (0.0, MEASURING_IN_DOUBLE) if double else (precision.rounding, precision.measuring)
     total = torch.zeros_like(lengths[0].squared, dtype=torch.float64)
     for each in lengths:
         bulk = each.bulk.double()
-        longest = (each.squared.double().clamp(min=0) + MEASURING[dtype] * bulk.square()).sqrt() + rounding * bulk
+        longest = (each.squared.double().clamp(min=0) + measuring * bulk.square()).sqrt() + rounding * bulk
         total = total + longest.square()
     limit = clipped_to(bound, dtype)
     weights = (limit / total.sqrt().clamp(min=limit)).to(dtype)

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from simulacra.gradients.contribution import Contribution, Explicit, Lengths, scaled
+from simulacra.gradients.products import in_two, product, weighing
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,10 @@ class Window:
         pairs = [tuple(map(int, each)) for each in (layer.kernel_size, layer.stride, layer.padding, layer.dilation)]
         return cls(*((first, second) for first, second in pairs))
 
-    def patches(self, images: torch.Tensor, height: int, width: int, *, channels_last: bool = False) -> torch.Tensor:
-        """(n, channels, ., .) to (n, height * width, channels * kernel): one row per position of the kernel.
+    def patches(
+        self, images: torch.Tensor, height: int, width: int, *, channels_last: bool = False, rows: int | None = None
+    ) -> torch.Tensor:
+        """(n, channels, ., .) to (n, rows, channels * kernel): one row per position of the kernel, then rows of zeros.
 
         In a row the channels come first, as in the weights, or last, which is quick to copy where images lie like that
         in memory. A view and one copy; torch's own `unfold` starts a kernel for every image on a GPU.
@@ -37,6 +40,9 @@ class Window:
         (high, wide), (down, across) = self.padding, self.stride
         layout = torch.channels_last if channels_last else torch.contiguous_format
         padded = pad(images, (wide, wide, high, high)).contiguous(memory_format=layout)
+        if channels_last and padded.shape[1] * padded.element_size() % 16 == 0:
+            # Copied as what they are not, 16 bytes at a time, several channels go at once.
+            padded = padded.permute(0, 2, 3, 1).view(torch.complex128).permute(0, 3, 1, 2)
         n, channels = padded.shape[:2]
         batch, channel, row, column = padded.stride()
         sizes = [channels, *self.kernel]
@@ -44,7 +50,11 @@ class Window:
         if channels_last:
             sizes, strides = [*sizes[1:], sizes[0]], [*strides[1:], strides[0]]
         view = padded.as_strided((n, height, width, *sizes), (batch, row * down, column * across, *strides))
-        return view.reshape(n, height * width, -1)
+        positions = height * width
+        cut = view.new_empty(n, rows or positions, math.prod(sizes))
+        cut[:, :positions].view(view.shape).copy_(view)
+        cut[:, positions:] = 0
+        return cut.view(images.dtype)
 
     def pixel_products(self, images: torch.Tensor, height: int, width: int) -> torch.Tensor:
         """The products of all pairs of patches, (n, positions, positions), from products of pixels.
@@ -55,7 +65,7 @@ class Window:
         (high, wide), (down, across) = self.padding, self.stride
         padded = pad(images, (wide, wide, high, high))
         pixels = padded.flatten(2)
-        gram = (pixels.transpose(1, 2) @ pixels).view(len(images), *padded.shape[2:] * 2)
+        gram = product(pixels.transpose(1, 2), pixels).view(len(images), *padded.shape[2:] * 2)
         batch, row, column, other_row, other_column = gram.stride()
         view = gram.as_strided(
             (len(images), *self.kernel, height, width, height, width),
@@ -110,8 +120,8 @@ def _contribution(
     if positions == 1 or pairs < positions * rows * columns:
         return _Pairwise(window, wide, narrow, signals, layer.weight.shape, bias=bias)
     patches = window.patches(wide, narrow.shape[2], narrow.shape[3])
-    gradient = (_pixels(narrow).transpose(1, 2) @ patches).view(-1, *layer.weight.shape)
-    return Explicit(gradient, signals.sum(dim=(2, 3))) if bias else Explicit(gradient)
+    gradient = product(_pixels(narrow).transpose(1, 2), patches).view(-1, *layer.weight.shape)
+    return Explicit(gradient, signals.sum(dim=(2, 3), dtype=gradient.dtype)) if bias else Explicit(gradient)
 
 
 class _Pairwise(Contribution):
@@ -132,32 +142,45 @@ class _Pairwise(Contribution):
         self.finite = torch.linalg.vector_norm(wide, ord=math.inf, dim=(1, 2, 3)).isfinite()
         self.wide = wide.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
         self.side_by_side = _channels_last(self.wide)
+        positions = narrow.shape[2] * narrow.shape[3]
+        self.pixels_first = window.pixels_first(wide.shape, positions)
+        # Matrix units are several times as quick at products whose sides are multiples of 8.
+        aligned = narrow.dtype == torch.bfloat16 and positions > 1 and not self.pixels_first
+        self.rows = -(-positions // 8) * 8 if aligned else positions
 
     @cached_property
     def patches(self) -> torch.Tensor:
         """Cut once, for the lengths and for the sum."""
         height, width = self.narrow.shape[2:]
-        return self.window.patches(self.wide, height, width, channels_last=self.side_by_side)
+        return self.window.patches(self.wide, height, width, channels_last=self.side_by_side, rows=self.rows)
 
     def lengths(self) -> Lengths:
-        values = _pixels(self.narrow)
+        values = self._padded(_pixels(self.narrow))
         if values.shape[1] == 1:
-            own, own_back = self.patches.square().sum(dim=2), values.square().sum(dim=2)
+            own, own_back = (
+                torch.linalg.vector_norm(each, dim=2, dtype=weighing(each)).square() for each in (self.patches, values)
+            )
             squared = (own * own_back).squeeze(1)
         else:
-            near, back = self._products(), values @ values.transpose(1, 2)
+            near, back = self._products(), product(values, values.transpose(1, 2))
             squared = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
             own, own_back = (each.diagonal(dim1=1, dim2=2).clamp(min=0) for each in (near, back))
         bulk = (own * own_back).sqrt().sum(dim=1)
         if self.bias:
-            squared = squared + self.signals.sum(dim=(2, 3)).square().sum(dim=1)
-            bulk = bulk + self.signals.norm(dim=1).sum(dim=(1, 2))
+            squared = squared + self.signals.sum(dim=(2, 3), dtype=squared.dtype).square().sum(dim=1)
+            far = torch.linalg.vector_norm(self.signals, dim=1, dtype=squared.dtype)
+            bulk = bulk + far.sum(dim=(1, 2))
         return Lengths(torch.where(self.finite, squared, math.inf), bulk)
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         narrow = scaled(self.narrow, weights)
-        if _on_matrix_units(narrow):
-            weight = _weight_product(self.patches, narrow, self.shape, side_by_side=self.side_by_side)
+        if self.narrow.dtype == torch.bfloat16:
+            both = in_two(self._padded(_pixels(narrow)).flatten(0, 1))
+            high, low = product(both.T, self.patches.flatten(0, 1)).chunk(2)
+            weight = _as_weight(high + low, self.shape, side_by_side=self.side_by_side)
+        elif _on_matrix_units(narrow):
+            sums = _pixels(narrow).flatten(0, 1).T @ self.patches.flatten(0, 1)
+            weight = _as_weight(sums, self.shape, side_by_side=self.side_by_side)
         else:
             weight = _weight_sum(self.wide, narrow, self.shape, self.window)
         if not self.bias:
@@ -165,33 +188,35 @@ class _Pairwise(Contribution):
         signals = narrow if self.signals is self.narrow else scaled(self.signals, weights)
         return weight, signals.sum(dim=(0, 2, 3))
 
+    def _padded(self, values: torch.Tensor) -> torch.Tensor:
+        """Zeros below (n, positions, .), as many as there are below the patches."""
+        spare = self.rows - values.shape[1]
+        return pad(values, (0, 0, 0, spare)) if spare else values
+
     def _products(self) -> torch.Tensor:
         height, width = self.narrow.shape[2:]
-        if self.window.pixels_first(self.wide.shape, height * width):
+        if self.pixels_first:
             return self.window.pixel_products(self.wide, height, width)
-        return self.patches @ self.patches.transpose(1, 2)
+        return product(self.patches, self.patches.transpose(1, 2))
 
 
-def _on_matrix_units(values: torch.Tensor) -> bool:
-    """Where the sum is one matrix product: quicker, and where factors are rounded to TF32 it is known which.
-
-    See `clipping`.
-    """
-    return values.is_cuda
-
-
-def _weight_product(
-    patches: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, *, side_by_side: bool
-) -> torch.Tensor:
-    """The gradient by the weights of a convolution, summed over the batch."""
-    sums = _pixels(narrow).flatten(0, 1).T @ patches.flatten(0, 1)
+def _as_weight(sums: torch.Tensor, shape: torch.Size, *, side_by_side: bool) -> torch.Tensor:
+    """From (rows, entries of a patch)."""
     if not side_by_side:
         return sums.view(shape)
     return sums.view(shape[0], *shape[2:], shape[1]).permute(0, 3, 1, 2)
 
 
+def _on_matrix_units(values: torch.Tensor) -> bool:
+    """Where the sum is quicker as one matrix product."""
+    return values.is_cuda
+
+
 def _weight_sum(wide: torch.Tensor, narrow: torch.Tensor, shape: torch.Size, window: Window) -> torch.Tensor:
-    """The same by that part alone of torch's backward pass, which is what a processor is quick at."""
+    """The gradient by the weights of a convolution, summed over the batch.
+
+    By that part alone of torch's backward pass, which is what a processor is quick at.
+    """
     found = torch.ops.aten.convolution_backward(
         narrow,
         wide,

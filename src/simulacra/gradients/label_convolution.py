@@ -6,6 +6,7 @@ import torch
 
 from simulacra.gradients.contribution import Contribution, Lengths, kept, scaled
 from simulacra.gradients.convolution import Window
+from simulacra.gradients.products import product
 from simulacra.networks.label_convolution import LabelConvolution
 
 
@@ -21,7 +22,7 @@ class _LabelContribution(Contribution):
         patches = Window(layer.kernel, layer.stride, layer.padding, (1, 1)).patches(ones, *signals.shape[2:])[0]
         # A last column of ones sums the signals, which is the gradient of the bias.
         patches = torch.cat([patches, torch.ones_like(patches[:, :1])], dim=1)
-        self.gradient = signals.flatten(2) @ patches
+        self.gradient = product(signals.flatten(2).flatten(0, 1), patches).view(*signals.shape[:2], -1)
 
     def lengths(self) -> Lengths:
         squared = self.gradient.flatten(1).square().sum(dim=1)

@@ -31,6 +31,9 @@ RULES: dict[type[nn.Module], Rule] = {
 }
 """By exact type: a subclass may compute anything."""
 
+IN_HALVES = (nn.Conv2d, nn.ConvTranspose2d, LabelConvolution)
+"""Those whose rules multiply bfloat16 numbers as they are (see `products`). Others take what they are, in float32."""
+
 MIXING = (nn.modules.batchnorm._NormBase, nn.modules.dropout._DropoutNd, nn.RReLU)
 """Layers whose output for one record depends on other records, on past batches or on chance."""
 

@@ -29,7 +29,11 @@ computes functions such as tanh otherwise at the end of a row of numbers that do
 def slots_for(expected: int) -> int:
     """Room for a Poisson batch of that expected size in all but one batch of a thousand, in whole warps."""
     room = expected + 3 * expected**0.5
-    return max(32, -(-int(room + 1) // 32) * 32)
+    return _whole_warps(int(room + 1))
+
+
+def _whole_warps(slots: int) -> int:
+    return -(-slots // 32) * 32
 
 
 class PaddedSums:
@@ -37,7 +41,10 @@ class PaddedSums:
 
     def __init__(self, sums: GradientSums, *, slots: int, inputs: int) -> None:
         first = sums.parameters[0]
-        self.sums, self.slots = sums, min(slots, sums.rows)
+        # A batch that does not fit into memory at once goes in equal parts, none of them nearly empty.
+        parts = -(-slots // sums.rows)
+        self.sums = sums
+        self.slots = slots if parts == 1 else min(sums.rows, _whole_warps(-(-slots // parts)))
         self.inputs = torch.zeros(self.slots, inputs, dtype=first.dtype, device=first.device)
         self.labels = torch.zeros(self.slots, dtype=torch.int64, device=first.device)
         self.present = torch.zeros(self.slots, dtype=torch.bool, device=first.device)
@@ -68,7 +75,7 @@ class PaddedSums:
         self.sums.searching = False  # the quickest kernels may not be the steadiest
         if self._steady():
             return
-        if self.sums.precision is not Precision.SINGLE:  # nor those of the matrix units
+        if self.sums.precision is not Precision.SINGLE:  # nor those for bfloat16
             self.sums.precision = Precision.SINGLE
             if self._steady():
                 return

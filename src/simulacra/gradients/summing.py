@@ -7,7 +7,7 @@ from torch import nn
 
 from simulacra.errors import SettingError
 from simulacra.gradients import specified
-from simulacra.gradients.arithmetic import Precision
+from simulacra.gradients.arithmetic import Precision, on_the_way, precision_on
 from simulacra.gradients.clipping import clip_weights
 from simulacra.gradients.layers import refuse_mixing, without_rule
 from simulacra.gradients.tracing import NotFollowed, layers_of, passing, trace
@@ -49,7 +49,12 @@ class GradientSums:
         self.size = sum(parameter.numel() for parameter in self.parameters)
         self.slow = without_rule(loss)
         self.numbers = self._tried(inputs, classes)
-        self.precision = precision
+        self.precision = precision_on(self.device, precision)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the loss and its records are."""
+        return self.parameters[0].device
 
     def batch(
         self,
@@ -65,20 +70,19 @@ class GradientSums:
         """
         if self.slow:
             return self._specified(inputs, labels, bound or self.bound, present)
-        with arithmetic(rounded=self.precision.rounds_passes, searching=self.searching):
-            layers = trace(self.loss, inputs, labels)
-        with torch.no_grad():
+        with on_the_way(self.precision, self.device, searching=self.searching):
+            passed = trace(self.loss, inputs, labels)
+        with torch.no_grad(), arithmetic(rounded=False, searching=self.searching):
+            layers = [None if each is None else each.contribution() for each in passed]
             followed = [layer for layer in layers if layer is not None]
-            with arithmetic(rounded=False, searching=self.searching):
-                weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
+            weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
             if present is not None:
                 weights = torch.where(present, weights, 0.0)
             parts: list[torch.Tensor] = []
-            with arithmetic(rounded=self.precision.rounds_sums, searching=self.searching):
-                for layer, module in zip(layers, layers_of(self.loss).values(), strict=True):
-                    own = list(module.parameters(recurse=False))
-                    found = [torch.zeros_like(each) for each in own] if layer is None else layer.weighted(weights)
-                    parts += [part.reshape(-1) for part in found]
+            for layer, module in zip(layers, layers_of(self.loss).values(), strict=True):
+                own = list(module.parameters(recurse=False))
+                found = [torch.zeros_like(each) for each in own] if layer is None else layer.weighted(weights)
+                parts += [part.reshape(-1) for part in found]
             return torch.cat(parts)
 
     def passing(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[torch.Tensor]:
@@ -86,8 +90,8 @@ class GradientSums:
 
         Where factors are rounded to few bits, that is a jump too, so there the signals on the way back are among them.
         """
-        with arithmetic(rounded=self.precision.rounds_passes, searching=self.searching):
-            return passing(self.loss, inputs, labels, and_back=self.precision.rounds_passes)
+        with on_the_way(self.precision, self.device, searching=self.searching):
+            return passing(self.loss, inputs, labels, and_back=self.precision is Precision.MIXED)
 
     def __call__(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The clipped sum in float64 over any number of records, none included, in micro-batches."""
@@ -100,7 +104,7 @@ class GradientSums:
     @property
     def rows(self) -> int:
         """Records per micro-batch, by what fits into memory; nothing about the data decides it."""
-        most = MOST_NUMBERS.get(self.parameters[0].device.type, MOST_NUMBERS["cpu"])
+        most = MOST_NUMBERS.get(self.device.type, MOST_NUMBERS["cpu"])
         return min(MOST_ROWS, max(1, most // max(self.numbers, self.size if self.slow else 1)))
 
     def _specified(

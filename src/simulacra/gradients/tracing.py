@@ -11,7 +11,7 @@ from torch import nn
 
 from simulacra.errors import SettingError
 from simulacra.gradients.contribution import Contribution
-from simulacra.gradients.layers import RULES
+from simulacra.gradients.layers import IN_HALVES, RULES
 
 
 class NotFollowed(SettingError):
@@ -31,8 +31,26 @@ class _Passage:
         return (self.inputs._version, self.output._version) != self.versions
 
 
-def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[Contribution | None]:
-    """What each layer with parameters adds to each record's gradient, in the order of `layers_of`.
+@dataclass(frozen=True)
+class Passed:
+    """What went into a layer, and the loss's gradient by what came out."""
+
+    layer: nn.Module
+    inputs: torch.Tensor
+    signal: torch.Tensor
+
+    def contribution(self) -> Contribution:
+        """What the layer adds to each record's gradient. Not to be asked for where torch is told to round."""
+        inputs, signal = self.inputs, self.signal
+        if signal.dtype == torch.bfloat16 and type(self.layer) in IN_HALVES:
+            inputs = inputs.to(signal.dtype) if inputs.is_floating_point() else inputs
+        else:
+            inputs, signal = (each.float() if each.dtype == torch.bfloat16 else each for each in (inputs, signal))
+        return RULES[type(self.layer)](self.layer, inputs, signal)
+
+
+def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[Passed | None]:
+    """What passed through each layer with parameters, in the order of `layers_of`.
 
     None for a layer the loss does not depend on. The backward pass stops at the layers' outputs: gradients by weights,
     a third of the work, are not computed here, and the first layer's inputs get none.
@@ -51,14 +69,14 @@ def trace(loss: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> list[C
     followed = list(passages)
     signals = torch.autograd.grad(losses.sum(), [passages[name].output for name in followed], allow_unused=True)
     by_name = dict(zip(followed, signals, strict=True))
-    result: list[Contribution | None] = []
+    result: list[Passed | None] = []
     for name in layers:
         signal = by_name.get(name)
         if signal is None:
             result.append(None)
         else:
             passed = passages[name]
-            result.append(RULES[type(passed.layer)](passed.layer, passed.inputs.detach(), signal.detach()))
+            result.append(Passed(passed.layer, passed.inputs.detach(), signal.detach()))
     return result
 
 

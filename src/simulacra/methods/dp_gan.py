@@ -57,8 +57,10 @@ class DPGAN(PrivateLoop):
     learning_rate: float = 1e-3
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
-    precision: Literal["mixed", "single", "tensor-float"] = "mixed"
-    """Of products on a GPU: mixed adds records up in single precision, while networks compute in TF32."""
+    average: float = 0.999
+    """The result is an average of the generator's weights over its steps with this decay; 0 takes the last ones."""
+    precision: Literal["mixed", "single"] = "mixed"
+    """On a GPU: mixed adds records up in single precision, while the critic computes in bfloat16."""
     schedule: Schedule = field(default_factory=Schedule)
     critic: CriticOptions = field(default_factory=CriticOptions)
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
@@ -70,6 +72,8 @@ class DPGAN(PrivateLoop):
             raise SettingError(f"dp-gan: batch must be from 1 to {MOST_FAKES:,}, got {self.batch}")
         if self.clip <= 0 or not 0 < self.learning_rate <= 1 or not 0 <= self.momentum < 1:
             raise SettingError("dp-gan: clip must be positive, learning_rate in (0, 1] and momentum in [0, 1)")
+        if not 0 <= self.average < 1:
+            raise SettingError(f"dp-gan: average must be at least 0 and below 1, got {self.average:g}")
         if self.generator.condensed or self.generator.kind == "gaussian":
             raise SettingError(
                 f"dp-gan: a {self.generator.kind} generator does not learn from a critic; choose another"
@@ -138,7 +142,7 @@ class DPGAN(PrivateLoop):
                 context.diverged = True
         context.curve[:] = context.curves.get(LOSS, [])
         return Sampler(
-            schema=schema, options=self.generator, generator=adversaries.generator.eval(), class_shares=shares.float()
+            schema=schema, options=self.generator, generator=adversaries.result.eval(), class_shares=shares.float()
         )
 
 

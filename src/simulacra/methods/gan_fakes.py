@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from simulacra.data.cells import Cells
+from simulacra.gradients.arithmetic import Precision, in_precision, precision_on
 from simulacra.schema import Schema
 
 TEMPERATURE = 0.2
@@ -20,8 +21,17 @@ class Fakes:
     softmax of the same at a low temperature had been shown (Jang, Gu and Poole 2017).
     """
 
-    def __init__(self, schema: Schema, generator: Any, size: int, shares: torch.Tensor, device: torch.device) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        generator: Any,
+        size: int,
+        shares: torch.Tensor,
+        device: torch.device,
+        precision: Precision = Precision.SINGLE,
+    ) -> None:
         self.generator, self.size = generator, size
+        self.device, self.precision = device, precision_on(device, precision)
         self.cells = Cells(schema) if schema.image is None else None
         self.edges = shares.cumsum(0)[:-1].to(device, torch.float32).contiguous()
         self.codes = torch.zeros(size, generator.latent, device=device)
@@ -42,7 +52,8 @@ class Fakes:
     def points(self) -> torch.Tensor:
         """(size, width), from the present codes and labels."""
         one_hot = (self.labels.unsqueeze(1) == self._classes).to(self.codes.dtype)
-        points: torch.Tensor = self.generator(self.codes, one_hot)
+        with in_precision(self.precision, self.device):
+            points: torch.Tensor = self.generator(self.codes, one_hot).float()
         if self.cells is None or self._gumbel is None:
             return points
         noisy = points.clamp(min=1e-20).log() + self._gumbel

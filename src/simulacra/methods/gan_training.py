@@ -18,9 +18,10 @@ from simulacra.features.critic_losses import FakeLoss, RealLoss
 from simulacra.features.gradient import LossGradient
 from simulacra.features.points import points_for
 from simulacra.generators import build
-from simulacra.gradients.arithmetic import Precision
+from simulacra.gradients.arithmetic import Precision, in_precision
 from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
 from simulacra.gradients.summing import GradientSums
+from simulacra.methods.averaging import Average
 from simulacra.methods.gan_fakes import Fakes
 from simulacra.methods.gan_schedule import Pace, curve_from_state, curves_to_state
 from simulacra.methods.replaying import laid_out_as, replayable
@@ -88,9 +89,10 @@ class Adversaries:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             self.generator: Any = build(schema, settings.generator).to(device).train()
+        self.average = Average(self.generator, settings.average) if settings.average else None
         self.pace = Pace(settings.schedule)
         self.random = torch.Generator(device=device).manual_seed(seed)
-        self.fakes = Fakes(schema, self.generator, batch, shares, device)
+        self.fakes = Fakes(schema, self.generator, batch, shares, device, Precision(settings.precision))
         self._critic_weights = list(self.real.sums.parameters)
         self._generator_weights = list(self.generator.parameters())
         self._of_critic = self._adam(self._critic_weights)
@@ -100,16 +102,12 @@ class Adversaries:
         places = torch.split(self._gradient, [weight.numel() for weight in self._critic_weights])
         for weight, place in zip(self._critic_weights, places, strict=True):
             weight.grad = place.view_as(weight)
-        precision = Precision(settings.precision)
-        if precision is Precision.MIXED and device.type == "cuda":
-            # Fakes are nobody's: what rounding does to their sum is no matter of privacy.
-            precision = Precision.TENSOR_FLOAT
         fake_sums = GradientSums(
             FakeLoss(self.critic),
             inputs=points_for(schema).width,
             classes=schema.classes,
             bound=settings.clip,
-            precision=precision,
+            precision=Precision(settings.precision),
         )
 
         def sum_over_fakes() -> torch.Tensor:
@@ -139,6 +137,8 @@ class Adversaries:
         loss, accuracy = torch.stack(self._teach()).tolist()
         if not math.isfinite(loss):
             raise Diverged("the generator's loss is not a number")
+        if self.average is not None:
+            self.average.follow(self.generator)
         self.pace.generator_stepped(accuracy)
 
     @torch.no_grad()
@@ -171,12 +171,17 @@ class Adversaries:
         count, classes = SHOWN, self.generator.classes
         codes = torch.randn(count, self.generator.latent, generator=torch.Generator().manual_seed(0))
         labels = torch.eye(classes)[torch.arange(count) % classes]
-        self.generator.eval()
-        points = self.generator(codes.to(self.device), labels.to(self.device))
-        self.generator.train()
+        self.result.eval()
+        points = self.result(codes.to(self.device), labels.to(self.device))
+        self.result.train()
         pixels = (points * 255).round().clamp(0, 255).to(torch.uint8).cpu()
         shape = (count, self.image.channels, self.image.height, self.image.width)
         self.pictures[step] = pixels.view(shape).permute(0, 2, 3, 1).contiguous()
+
+    @property
+    def result(self) -> Any:
+        """The generator that the records were asked for."""
+        return self.generator if self.average is None else self.average.network
 
     def begin_again(self) -> None:
         """Forget moments, pace and what was noted, and keep the weights: the start of another game."""
@@ -184,6 +189,8 @@ class Adversaries:
             for moments in optimiser.state.values():
                 for value in moments.values():
                     value.zero_()
+        if self.average is not None:
+            self.average = Average(self.generator, self.settings.average)
         self.pace = Pace(self.settings.schedule)
         self.curves.clear()
         self.pictures.clear()
@@ -212,6 +219,8 @@ class Adversaries:
                         value.copy_(moments[index][key]) if index in moments else value.zero_()
             else:
                 optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+        if self.average is not None:
+            self.average.load_state_dict(_below(state, "average."))
         self.random.set_state(state["random"].cpu())
         self.pace.load(state["pace"].cpu())
         self.curves.update({name: curve_from_state(value) for name, value in _below(state, "curve.").items()})
@@ -219,7 +228,8 @@ class Adversaries:
         self._good = dict(state)
 
     def _teach_plainly(self) -> tuple[torch.Tensor, ...]:
-        logits = self.critic(self.fakes.points(), self.fakes.labels)
+        with in_precision(self.fakes.precision, self.device):
+            logits = self.critic(self.fakes.points(), self.fakes.labels).float()
         loss = softplus(-logits).mean()
         gradients = torch.autograd.grad(loss, self._generator_weights)
         for weight, gradient in zip(self._generator_weights, gradients, strict=True):
@@ -244,6 +254,8 @@ class Adversaries:
     def _copied(self) -> dict[str, torch.Tensor]:
         state = {"random": self.random.get_state(), "pace": self.pace.state(), **curves_to_state(self.curves)}
         state |= {f"picture.{step}": value for step, value in self.pictures.items()}
+        if self.average is not None:
+            state |= {f"average.{name}": value.clone() for name, value in self.average.state_dict().items()}
         for prefix, module, optimiser in self._parts():
             state |= {f"{prefix}.{name}": value.detach().clone() for name, value in module.state_dict().items()}
             for index, moments in optimiser.state_dict()["state"].items():

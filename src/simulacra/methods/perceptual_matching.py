@@ -13,7 +13,6 @@ all numbers of an embedding, its gradients are about as small as Adam's epsilon,
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -27,6 +26,7 @@ from simulacra.errors import SettingError
 from simulacra.features.groups import Groups
 from simulacra.features.unit_sums import unit_sums
 from simulacra.features.views import View
+from simulacra.methods.averaging import Average
 from simulacra.methods.base import Context
 from simulacra.methods.checkpoints import CHECKPOINTS, restore, save
 from simulacra.methods.matching import cosine, groups_for
@@ -70,14 +70,12 @@ class PerceptualTraining(Options):
 class Learning(nn.Module):
     """All that changes: the generator, its average, and the tracked differences."""
 
-    age: torch.Tensor
     batches: torch.Tensor
 
     def __init__(self, generator: Any, targets: Mapping[int, torch.Tensor], training: PerceptualTraining) -> None:
         super().__init__()
         self.generator = generator
-        self.average = copy.deepcopy(generator).requires_grad_(False) if training.average else None
-        self.register_buffer("age", torch.zeros(()))
+        self.average = Average(generator, training.average) if training.average else None
         self.tracked = nn.ParameterDict()
         self.register_buffer("batches", torch.zeros(()))
         if training.loss == "averaged":
@@ -91,21 +89,7 @@ class Learning(nn.Module):
     @property
     def result(self) -> Any:
         """What becomes the sampler."""
-        return self.generator if self.average is None else self.average
-
-    @torch.no_grad()
-    def follow(self, decay: float) -> None:
-        """Move the average, quickly while it is young; running statistics are taken as they are."""
-        if self.average is None:
-            return
-        self.age += 1
-        share = 1 - torch.clamp((1 + self.age) / (10 + self.age), max=decay)
-        ours, theirs = list(self.average.parameters()), list(self.generator.parameters())
-        ahead = torch._foreach_sub(theirs, ours)
-        torch._foreach_mul_(ahead, share)
-        torch._foreach_add_(ours, ahead)
-        for mine, its in zip(self.average.buffers(), self.generator.buffers(), strict=True):
-            mine.copy_(its)
+        return self.generator if self.average is None else self.average.network
 
 
 def match_moments(
@@ -195,7 +179,8 @@ class _Step:
         for parameter, gradient in zip(self.parameters, torch.autograd.grad(loss, self.parameters), strict=True):
             parameter.grad = laid_out_as(parameter, gradient)
         self.optimiser.step()
-        self.learning.follow(self.training.average)
+        if self.learning.average is not None:
+            self.learning.average.follow(self.learning.generator)
         return (self._distance({order: mean.detach() for order, mean in means.items()}),)
 
     def _distance(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:

@@ -42,4 +42,5 @@ class LabelConvolution(nn.Module):
         kernels = self.weight.transpose(0, 1).reshape(self.classes * outputs, 1, *self.kernel)
         table = conv2d(ones, kernels, stride=self.stride, padding=self.padding)[0]
         table = table.view(self.classes, outputs, *table.shape[1:])
-        return table[labels] + self.bias[:, None, None]
+        # Of the type that torch convolves in, which under autocast is not that of the weights.
+        return (table + self.bias[:, None, None]).to(table.dtype)[labels]

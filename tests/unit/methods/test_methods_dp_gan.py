@@ -98,6 +98,7 @@ def test_the_plan_has_the_counts_once_and_the_gradient_in_every_step() -> None:
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"count_noise": 0.0}, "count_noise"),
         ({"precision": "half"}, "precision"),
+        ({"average": 1.0}, "average must be at least 0 and below 1"),
         ({"generator.kind": "condensed"}, "does not learn from a critic"),
         ({"critic.kind": "residual", "critic.channels": 0}, "critic.channels"),
     ],
@@ -181,6 +182,22 @@ def test_a_state_goes_on_as_if_nothing_had_happened() -> None:
                 both.generator_step()
     for name, value in game.state().items():
         torch.testing.assert_close(other.state()[name], value, rtol=0, atol=0, msg=name)
+
+
+def test_the_result_is_an_average_of_the_generators_weights_or_the_last() -> None:
+    one, last = adversaries(pictures(), average=0.9), adversaries(pictures(), average=0.0)
+    begun = [weight.detach().clone() for weight in one.result.parameters()]
+    for each in (one, last):
+        for _ in range(4):
+            each.critic_step(Asked())
+            each.generator_step()
+    for first, average, weight in zip(begun, one.result.parameters(), one.generator.parameters(), strict=True):
+        assert (average - first).norm() < (weight - first).norm()
+    assert last.result is last.generator
+    other = adversaries(pictures(), average=0.9)
+    other.load(one.state())
+    for here, there in zip(one.result.parameters(), other.result.parameters(), strict=True):
+        assert torch.equal(here, there)
 
 
 def test_fakes_of_a_table_are_rows_of_ones_and_zeros_with_a_gradient() -> None:

@@ -545,19 +545,6 @@ def test_the_choice_of_the_checkpoint_is_free_and_its_curve_is_kept(folder: Path
     simulacra.train(run.folder, device="cpu", settings={"stopping.choice": "last"})
 
 
-def test_the_average_begins_young_and_ends_slow() -> None:
-    from simulacra.methods.perceptual_matching import Learning
-
-    learning = Learning(generator(0), {}, PerceptualTraining(average=0.9))
-    learning.generator.load_state_dict(generator(1).state_dict())
-    assert learning.average is not None
-    before = [w.clone() for w in learning.average.parameters()]
-    learning.follow(0.9)
-    share = 1 - 2 / 11
-    for was, now, towards in zip(before, learning.average.parameters(), learning.generator.parameters(), strict=True):
-        torch.testing.assert_close(now, torch.lerp(was, towards, share))
-
-
 def test_a_run_that_diverges_says_so() -> None:
     with pytest.raises(SettingError, match="training diverged"):
         match_moments(
