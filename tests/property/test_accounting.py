@@ -290,6 +290,26 @@ def test_the_figure_stands_still_against_a_four_times_finer_grid(
     assert finer <= figure <= finer * 1.005
 
 
+def test_a_delta_too_small_to_be_told_is_an_upper_bound_and_costs_no_refinement(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is left of tails that were cut off is noise, and was a negative delta on certificates."""
+    event = Event(noise_multiplier=1.0, sample_rate=0.002, count=2000)
+    genuine, grids = subsampled._loss, []
+
+    def watched(events: tuple[Event, ...], interval: float) -> Any:
+        grids.append(interval)
+        return genuine(events, interval)
+
+    monkeypatch.setattr(subsampled, "_loss", watched)
+    at = epsilon(event, 1e-5)
+    grids.clear()
+    found = [delta(event, share * at) for share in (4, 8, 16)]
+    assert found == [subsampled.SMALLEST_DELTA] * 3
+    assert set(grids) == {subsampled.COARSEST}
+    assert subsampled.SMALLEST_DELTA < delta(event, at / 2) < 1
+
+
 def test_a_tiny_epsilon_is_not_lost_in_the_grid() -> None:
     figure = epsilon(SMALLEST, 1e-5)
     assert 0.002 < figure < 0.008

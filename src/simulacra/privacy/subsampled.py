@@ -29,6 +29,10 @@ COARSEST, FINEST = 1e-3, 1e-7
 ENOUGH = 0.005
 """A figure is final when a four times finer grid moves it by less than this share."""
 
+SMALLEST_DELTA = 1e-12
+"""A delta below this is given as this. Tails of up to 1e-15 are cut off each time distributions are composed, and what
+is left is a difference of rounded numbers: a smaller figure would be noise, and may even be negative."""
+
 POINTS = 4_000_000
 """Refinement stops at this many grid points, to bound memory; the figure stays an upper bound."""
 
@@ -40,7 +44,8 @@ def pld_epsilon(events: Sequence[Event], delta: float) -> float:
 
 def pld_delta(events: Sequence[Event], epsilon: float) -> float:
     """Delta by privacy loss distributions: an upper bound, refined until it stands still."""
-    return _refined(tuple(events), lambda loss: float(loss.get_delta_for_epsilon(epsilon)))
+    figure = _refined(tuple(events), lambda loss: float(loss.get_delta_for_epsilon(epsilon)), least=SMALLEST_DELTA)
+    return max(SMALLEST_DELTA, figure)
 
 
 def rdp_epsilon(events: Sequence[Event], delta: float) -> float:
@@ -108,10 +113,10 @@ def calibration_factor(events: Sequence[Event], fixed: Sequence[Event], epsilon:
     raise AssertionError("unreachable")
 
 
-def _refined(events: tuple[Event, ...], read: Callable[[Any], float]) -> float:
+def _refined(events: tuple[Event, ...], read: Callable[[Any], float], *, least: float = 0.0) -> float:
     interval = COARSEST
     previous = read(_loss(events, interval))
-    while interval > FINEST:
+    while interval > FINEST and previous > least:
         interval /= 4
         loss = _loss(events, interval)
         figure = min(previous, read(loss))
