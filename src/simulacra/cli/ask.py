@@ -34,32 +34,24 @@ def plan(
 ) -> None:
     """Show what would be asked and with how much noise. Costs nothing and needs no data."""
     from simulacra.errors import SchemaError
-    from simulacra.methods import default_for
+    from simulacra.methods import make_method
     from simulacra.synthesis.forecasting import forecast, parse_class_rows
-    from simulacra.synthesis.releasing import load_schema
-    from simulacra.synthesis.releasing import plan as make
+    from simulacra.synthesis.releasing import load_schema, plan_for
 
     if schema is None:
         raise SchemaError("which schema? Say --schema FILE")
     loaded = load_schema(schema, label)
-    planned = make(
-        loaded,
-        method=method,
-        epsilon=epsilon,
-        delta=delta,
-        adjacency=adjacency,
-        settings=_settings(method, preset, settings),
-        not_private=not_private,
-    )
-    method = default_for(loaded) if method == AUTO else method  # a person and a script must see which it was
-    outlook = forecast(planned, loaded, parse_class_rows(loaded, rows, class_rows))
+    chosen = make_method(method, _settings(method, preset, settings), loaded)
+    planned = plan_for(chosen, loaded, epsilon, delta, adjacency, not_private)
+    class_sizes = parse_class_rows(loaded, rows, class_rows)
+    outlook = forecast(planned, loaded, class_sizes, of_all=chosen.of_all_classes(loaded))
     if not_private:
         not_private_banner()
     if as_json:
-        emit({"method": method, **planned.to_json(), "forecast": outlook.to_json()})
+        emit({"method": chosen.name, **planned.to_json(), "forecast": outlook.to_json()})
         return
     described = planned.to_json()
-    say(f"Plan: {method}, {promise(described['epsilon'], described['delta'], described['adjacency'])}")
+    say(f"Plan: {chosen.name}, {promise(described['epsilon'], described['delta'], described['adjacency'])}")
     table(
         ("step", "numbers", "asked", "rate", "sensitivity", "noise multiplier", "noise std"),
         [

@@ -84,6 +84,10 @@ class Method(Options, ABC):
         """Names of the public data that networks and projections of this method come from."""
         return ()
 
+    def of_all_classes(self, schema: Schema) -> frozenset[str]:
+        """Steps whose answers are about all records together; others are split by class where their size allows it."""
+        return frozenset()
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""

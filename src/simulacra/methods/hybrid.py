@@ -89,6 +89,10 @@ class Hybrid(MatchedMethod):
             for step, feature_map in method.questions(schema).items()
         }
 
+    def of_all_classes(self, schema: Schema) -> frozenset[str]:
+        parts = self._methods(schema).items()
+        return frozenset(_named(part, step) for part, method in parts for step in method.of_all_classes(schema))
+
     def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         noise: dict[str, float] = {}
         for (part, method), share in zip(self._methods(schema).items(), self.shares, strict=True):

@@ -65,6 +65,9 @@ class AllPairs(MatchedMethod):
     def questions(self, schema: Schema) -> Mapping[str, FeatureMap]:
         return {"columns": Columns(schema), "pairs": Pairs(schema, label_share=self.label_share)}
 
+    def of_all_classes(self, schema: Schema) -> frozenset[str]:
+        return frozenset(self.questions(schema))
+
     def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"columns": self.column_noise}
 

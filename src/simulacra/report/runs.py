@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from simulacra.privacy.plan import Plan
 from simulacra.report.accounts import read_accounts
 from simulacra.report.content import ReportContent
 from simulacra.synthesis.forecasting import class_signal
-from simulacra.synthesis.gauge import fold
+from simulacra.synthesis.gauge import Gauge, fold
 from simulacra.synthesis.run import Run
 
 ROWS = 10_000
@@ -49,7 +50,10 @@ def write_report(
     elif reference is not None:
         pictures["real"] = reference.frame()
     counts = opened.releases.get("class-counts")
-    gauges = class_signal(Plan.from_json(certificate), counts.value.tolist(), opened.schema) if counts else ()
+    gauges: Sequence[Gauge] = ()
+    if counts:
+        of_all = opened.method.of_all_classes(opened.schema)
+        gauges = class_signal(Plan.from_json(certificate), counts.value.tolist(), opened.schema, of_all=of_all)
     path = opened.folder / "report.html" if out is None else check_new(out)
     content = ReportContent(
         title=f"Synthetic data from {certificate['ledger']}",

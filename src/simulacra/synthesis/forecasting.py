@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,19 +87,23 @@ def parse_class_rows(schema: Schema, rows: int | None, class_rows: str | None) -
     return [total / schema.classes] * schema.classes
 
 
-def forecast(plan: Plan, schema: Schema, class_rows: Sequence[float] | None) -> Forecast:
-    """The outlook of a plan. Time is that of the step with the most numbers."""
+def forecast(
+    plan: Plan, schema: Schema, class_rows: Sequence[float] | None, *, of_all: Collection[str] = ()
+) -> Forecast:
+    """The outlook of a plan. Time is that of the step with the most numbers; for `of_all` see `gauge`."""
     main = max(plan.steps, key=lambda planned: planned.step.size)
     per_class = main.step.size / schema.classes
     numbers = sum(planned.step.size for planned in plan.steps)
     return Forecast(
-        classes=None if class_rows is None else gauge(plan, schema, class_rows),
+        classes=None if class_rows is None else gauge(plan, schema, class_rows, of_all=of_all),
         noise_seconds=numbers * SECONDS_PER_EXACT_NUMBER if plan.private else 0.0,
         pass_seconds=None if class_rows is None else min(sum(class_rows) * per_class * SECONDS_PER_FEATURE, FOR_EVER),
         megabytes=300 + numbers * 8 * 4 / 1e6,
     )
 
 
-def class_signal(plan: Plan, counts: Sequence[float], schema: Schema) -> tuple[Gauge, ...]:
+def class_signal(
+    plan: Plan, counts: Sequence[float], schema: Schema, *, of_all: Collection[str] = ()
+) -> tuple[Gauge, ...]:
     """The same after the fact, from noisy counts: what the report shows."""
-    return gauge(plan, schema, [max(1.0, float(count)) for count in counts])
+    return gauge(plan, schema, [max(1.0, float(count)) for count in counts], of_all=of_all)

@@ -22,7 +22,7 @@ loss, and m is known. (The noisy count that stands in for m has one number's noi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -147,17 +147,20 @@ class Gauge:
         return f"{wanted}, or at epsilon {_rounded_up(self.epsilon_needed)}"
 
 
-def gauge(plan: Plan, schema: Schema, class_rows: Sequence[float]) -> tuple[Gauge, ...]:
+def gauge(
+    plan: Plan, schema: Schema, class_rows: Sequence[float], *, of_all: Collection[str] = ()
+) -> tuple[Gauge, ...]:
     """One gauge per class, of the embedding in which noise is largest, which the others stand beside.
 
-    An embedding is split by class if its size is a multiple of the number of classes and larger; one that is not is
-    held against all records. Counts are gauged only if there is nothing else, and training loops never: what they
-    release is no mean of records.
+    An embedding is split by class if its size is a multiple of the number of classes and larger, and it is not named
+    among those `of_all`; one that is not is held against all records. Counts are gauged only if there is nothing else,
+    and training loops never: what they release is no mean of records.
     """
     classes = schema.classes
     lasting = sorted((p for p in plan.steps if not p.transient), key=_drowned, reverse=True)
-    split = [planned for planned in lasting if planned.step.size > classes and planned.step.size % classes == 0]
-    whole = [planned for planned in lasting if planned.step.size % classes]
+    apart = [planned for planned in lasting if planned.step.name not in of_all]
+    split = [planned for planned in apart if planned.step.size > classes and planned.step.size % classes == 0]
+    whole = [planned for planned in lasting if planned.step.size % classes or planned not in apart]
     if not lasting:
         return ()
     main, *others = split or whole or lasting[:1]

@@ -187,7 +187,7 @@ def _advise(
     reasons = []
     if all(step.sample_rate == 1 and step.count == 1 for step in steps):
         # Training loops have no one signal to hold their noise against, and take seconds to calibrate.
-        gauges = gauge(make_plan(steps, budget), schema, per_class)
+        gauges = gauge(make_plan(steps, budget), schema, per_class, of_all=method.of_all_classes(schema))
         worst = max(gauges, key=lambda one: one.ratio, default=None)
     if worst is not None:
         reasons.append(f"{worst.name}: {worst.words()}")

@@ -13,6 +13,7 @@ import tiny
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from simulacra.methods import make_method
 from simulacra.privacy.accountant import Event
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.plan import Plan, make_plan, make_plan_without_privacy
@@ -231,3 +232,29 @@ def test_a_report_says_it_from_the_noisy_counts(trained: Any) -> None:
     for name, words in fold(class_signal(Plan.from_json(run.certificate), counts, run.schema)):
         assert f"<strong>{name}</strong>: {words}." in page
     assert 'class="threshold"' in page
+
+
+def test_what_is_of_all_classes_is_held_against_all_records_whatever_its_size() -> None:
+    """2,000 numbers can be split between two classes by chance."""
+    plan = make_plan([COUNTS, EMBEDDING], budget())
+    apart, together = (gauge(plan, PEOPLE, [100.0, 300.0], of_all=of_all) for of_all in ((), ("embedding",)))
+    assert [one.name for one in apart] == list(PEOPLE.class_names)
+    assert [(one.name, one.numbers, one.records) for one in together] == [("all records", 2000, 400.0)]
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "named"),
+    [
+        ("pairs", {}, {"columns", "pairs"}),
+        ("hybrid", {}, {"pairs-columns", "pairs-pairs"}),
+        ("hybrid", {"parts": "dp-merf", "shares": "1"}, set()),
+        ("dp-merf", {}, set()),
+        ("dp-gan", {}, set()),
+    ],
+)
+def test_methods_say_which_of_their_answers_are_of_all_classes(
+    method: str, settings: dict[str, Any], named: set[str]
+) -> None:
+    made = make_method(method, settings, PEOPLE)
+    assert made.of_all_classes(PEOPLE) == named
+    assert named <= {step.name for step in made.plan(PEOPLE)}
