@@ -270,7 +270,10 @@ def test_evaluate_json_is_flat_and_has_the_means_of_a_binary_table(cli: Cli, tra
 
 def test_methods_json_is_stable(cli: Cli) -> None:
     rows = cli("methods", "--json").json
-    assert all(set(row) == {"name", "data", "private", "needs_public_data", "summary"} for row in rows)
+    assert all(set(row) == {"name", "data", "private", "needs_public_data", "summary", "presets"} for row in rows)
+    (critics,) = [row for row in rows if row["name"] == "dp-gan"]
+    assert {"mnist", "mnist-dp-cgan"} <= set(critics["presets"])
+    assert "presets: " in cli("methods").out
     (ours,) = [row for row in rows if row["name"] == "dp-merf"]
     assert ours["data"] == ["tables", "images"]
     assert ours["private"] is True

@@ -15,8 +15,9 @@ from simulacra.cli.show import emit, say, table
 @click.command()
 @flags("json")
 def methods(as_json: bool) -> None:
-    """List the methods."""
+    """List the methods, and the presets of each."""
     from simulacra.methods import all_methods
+    from simulacra.methods.presets import names
 
     rows: list[dict[str, Any]] = [
         {
@@ -25,6 +26,7 @@ def methods(as_json: bool) -> None:
             "private": True,
             "needs_public_data": method.needs_public_data,
             "summary": method.summary,
+            "presets": list(names(name)),
         }
         for name, method in sorted(all_methods().items())
     ]
@@ -34,6 +36,8 @@ def methods(as_json: bool) -> None:
     for row in rows:
         say(f"{click.style(str(row['name']), bold=True)}  ({', '.join(row['data'])})")
         say(f"    {row['summary']}")
+        if row["presets"]:
+            say(f"    presets: {', '.join(row['presets'])}")
 
 
 @click.group()
