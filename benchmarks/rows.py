@@ -151,7 +151,8 @@ def gan_families() -> list[Family]:
     found += [
         # Without noise, a generator step for each critic step, as GANs are usually trained; Figure 4 of the paper.
         family("mnist", (None,), "pace1", {**fixed, **sampled(128, 50_000), "schedule.critic_steps": (1,)}),
-        family("adult", (1, 10), "", {"rate": 0.02, "steps": 5000}),
+        family("adult", (1, 10), "", {"rate": 0.02, "steps": 5000, "average": 0.0}),
+        family("adult", (1, 10), "averaged", {"rate": 0.02, "steps": 5000}),
     ]
     return found
 
