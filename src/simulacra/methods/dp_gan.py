@@ -60,7 +60,7 @@ class DPGAN(PrivateLoop):
     average: float = 0.999
     """The result is an average of the generator's weights over its steps with this decay; 0 takes the last ones."""
     precision: Literal["mixed", "single"] = "mixed"
-    """On a GPU: mixed adds records up in single precision, while the critic computes in bfloat16."""
+    """On a GPU: mixed adds records up in single precision, while the networks compute in bfloat16."""
     schedule: Schedule = field(default_factory=Schedule)
     critic: CriticOptions = field(default_factory=CriticOptions)
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)

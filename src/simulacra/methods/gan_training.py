@@ -180,7 +180,7 @@ class Adversaries:
 
     @property
     def result(self) -> Any:
-        """The generator that the records were asked for."""
+        """What becomes the sampler: the generator, or the average of its weights."""
         return self.generator if self.average is None else self.average.network
 
     def begin_again(self) -> None:
