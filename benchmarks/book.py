@@ -60,6 +60,7 @@ def list_rows(patterns: tuple[str, ...], work: Path, book: Path) -> None:
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Rows at a time, a process each."
 )
+@click.option("--unpacked", hidden=True, help="The commit of a bundle that is in the work folder already.")
 def run(
     patterns: tuple[str, ...],
     scores: tuple[str, ...],
@@ -71,29 +72,27 @@ def run(
     pack: Path | None,
     bundled: tuple[Path, ...],
     jobs: int,
+    unpacked: str | None,
 ) -> None:
     """Release, train, sample and score what is missing; call again to go on."""
     from simulacra.networks.devices import pick_device
 
     scorings, rows = choose(scores), select(patterns)
-    commit = hardware.commit()
     if bundled:
-        if jobs > 1:
-            raise click.ClickException("rows of a bundle are run one at a time; leave --jobs out")
-        commit = bundles.unpack(bundled, work)["commit"]
-        bundles.settle(work, book)
+        unpacked = bundles.unpack(bundled, work)["commit"]
+        bundles.settle(work, book)  # the processes of rows side by side inherit where data and weights are
     runner: Runner | SideBySide
     if jobs > 1:
         told = [f"--score={name}" for name in scores] + [f"--work={work}", f"--results={book}", f"--device={device}"]
-        words = [*told, *(["--again"] if again else [])]
+        words = [*told, *(["--again"] if again else []), *([f"--unpacked={unpacked}"] if unpacked else [])]
         runner = SideBySide(jobs=jobs, words=words, folder=book, say=_say, time_limit=time_limit, pack=pack)
     else:
         runner = Runner(
-            work=Workplace(folder=work, may_release=not bundled),
+            work=Workplace(folder=work, may_release=unpacked is None),
             folder=book,
             scorings=scorings,
             device=pick_device(device),
-            commit=commit,
+            commit=unpacked or hardware.commit(),
             say=_say,
             time_limit=time_limit,
             again=again,

@@ -423,6 +423,15 @@ def test_side_by_side_no_row_begins_after_the_time_limit(side_by_side: Call) -> 
     assert not Path("book").exists()
 
 
-def test_a_bundle_is_not_run_side_by_side(call: Call) -> None:
-    finished = call("run", DIGITS, "--jobs", 2, "--bundle", "nowhere")
-    assert finished.code == 2
+def test_rows_of_a_bundle_run_side_by_side_and_release_nothing(
+    side_by_side: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.hardware.commit", lambda: "where it was bundled")
+    assert side_by_side("bundle", DIGITS, "--out", "parts").code == 0
+    words = ["run", DIGITS, "dp-merf/digits/eps5/seed1", "--jobs", 2, "--bundle", "parts", "--work", "there"]
+    finished = side_by_side(*words, "--results", "came")
+    assert finished.code == 1
+    assert "failed: dp-merf/digits/eps5/seed1: release: the bundle holds no release of it" in finished.out
+    assert {one["commit"] for one in result(DIGITS, "came")["scorings"].values()} == {"where it was bundled"}
+    assert side_by_side("run", DIGITS).code == 0
+    assert scores(DIGITS, "came") == scores(DIGITS)
