@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
@@ -221,10 +220,5 @@ def wanted_rows(run: Run, wanted: int | None) -> int:
 
 def _noisy_total(run: Run) -> float:
     """How many records there were, as far as the releases tell; 10,000 if they do not."""
-    releases = run.releases
-    if "class-counts" in releases:
-        return float(releases["class-counts"].value.sum())
-    if "columns" in releases and run.schema.image is None:
-        # A record adds one to a cell of every column, all over the root of their number.
-        return float(releases["columns"].value.sum()) / math.sqrt(len(run.schema.columns))
-    return 10_000.0
+    counts = run.method.counted(run.schema, run.releases)
+    return 10_000.0 if counts is None else float(counts.sum())

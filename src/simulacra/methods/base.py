@@ -88,6 +88,11 @@ class Method(Options, ABC):
         """Steps whose answers are about all records together; others are split by class where their size allows it."""
         return frozenset()
 
+    def counted(self, schema: Schema, releases: Mapping[str, Release]) -> torch.Tensor | None:
+        """Noisy records per class, as far as the releases tell: for the report, and for how many rows to draw."""
+        found = releases.get("class-counts")
+        return None if found is None else found.value
+
     @abstractmethod
     def plan(self, schema: Schema) -> Sequence[Step]:
         """All questions, before any data is seen."""

@@ -23,6 +23,7 @@ from simulacra.privacy.release import Release
 from simulacra.schema import Schema
 
 LEAST_SHARE = 1e-3
+PAIRS_TRAINING = Training(steps=1000, batch=300)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +50,18 @@ class AllPairs(MatchedMethod):
     fitting: MarkovFitting = field(default_factory=MarkovFitting)
     """Of the random field, which is the kind of generator that is used unless another is asked for."""
     generator: GeneratorOptions = field(default_factory=lambda: GeneratorOptions(kind="markov"))
-    training: Training = field(default_factory=lambda: Training(steps=1000, batch=300))
+    training: Training = PAIRS_TRAINING
     """Of a generator of any other kind."""
 
     def __post_init__(self) -> None:
         check_shares("pairs", column_noise=self.column_noise)
         if not LEAST_SHARE <= self.label_share <= 1 - LEAST_SHARE:
             raise SettingError(f"pairs: label_share must be from {LEAST_SHARE:g} to {1 - LEAST_SHARE:g}")
+        if self.generator.kind == "markov" and self.training != PAIRS_TRAINING:
+            raise SettingError(
+                "pairs: training.* is for generators that are trained, and a random field is fitted: set fitting.*, "
+                "or generator.kind=auto as well"
+            )
 
     def plan(self, schema: Schema) -> Sequence[Step]:
         if self.generator.kind == "markov":
@@ -67,6 +73,14 @@ class AllPairs(MatchedMethod):
 
     def of_all_classes(self, schema: Schema) -> frozenset[str]:
         return frozenset(self.questions(schema))
+
+    def counted(self, schema: Schema, releases: Mapping[str, Release]) -> torch.Tensor | None:
+        if "columns" not in releases:
+            return None
+        single = Columns(schema)
+        cells = releases["columns"].value.double() * single.root
+        # Every column's cells add up to the number of records; the label's are the classes.
+        return cells[-schema.classes :] if schema.labelled else cells.sum().unsqueeze(0) / len(single.sizes)
 
     def noise_shares(self, schema: Schema) -> Mapping[str, float]:
         return {"columns": self.column_noise}

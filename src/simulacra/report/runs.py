@@ -49,11 +49,11 @@ def write_report(
             pictures |= {"real": to_uint8(reference.inputs, opened.schema), "real_labels": reference.labels.numpy()}
     elif reference is not None:
         pictures["real"] = reference.frame()
-    counts = opened.releases.get("class-counts")
+    counts = opened.method.counted(opened.schema, opened.releases)
     gauges: Sequence[Gauge] = ()
-    if counts:
+    if counts is not None:
         of_all = opened.method.of_all_classes(opened.schema)
-        gauges = class_signal(Plan.from_json(certificate), counts.value.tolist(), opened.schema, of_all=of_all)
+        gauges = class_signal(Plan.from_json(certificate), counts.tolist(), opened.schema, of_all=of_all)
     path = opened.folder / "report.html" if out is None else check_new(out)
     content = ReportContent(
         title=f"Synthetic data from {certificate['ledger']}",

@@ -20,7 +20,8 @@ from simulacra.privacy.release import Release
 from simulacra.schema import Boolean, Categorical, Numeric, Schema
 
 PEOPLE, UNLABELLED, PICTURES = map(tiny.schema, (tiny.PEOPLE, tiny.UNLABELLED, tiny.PICTURES))
-QUICK = {"fitting.steps": 5, "fitting.rows": 40, "training.steps": 5, "training.batch": 40, "generator.hidden": "16"}
+FIELD = {"fitting.steps": 5, "fitting.rows": 40}
+NETWORK = {"training.steps": 5, "training.batch": 40, "generator.hidden": "16"}
 KINDS = pytest.mark.parametrize("kind", ["markov", "auto"])
 SHAPES = {
     "one-column": Schema(columns=(Numeric(name="x", lower=0, upper=1),)),
@@ -35,7 +36,8 @@ SHAPES = {
 
 
 def pairs(schema: Schema = PEOPLE, **settings: object) -> AllPairs:
-    method = make_method("pairs", {**QUICK, **settings}, schema)
+    quick = FIELD if settings.get("generator.kind", "markov") == "markov" else NETWORK
+    method = make_method("pairs", {**quick, **settings}, schema)
     assert isinstance(method, AllPairs)
     return method
 
@@ -113,7 +115,7 @@ def test_from_a_frame_to_rows_with_a_column_that_is_missing_throughout(tmp_path:
         adjacency="replace-one",
         out=tmp_path / "run",
         ledger=tmp_path / "pairs.ledger",
-        settings=QUICK,
+        settings=FIELD,
     )
     assert run.verify().ok
     assert len(run.sample(30, seed=0)) == 30
@@ -126,6 +128,16 @@ def test_a_class_without_records_does_no_harm(counts: list[float], kind: str) ->
     sampler = method.train(PEOPLE, answers(method, PEOPLE, counts), Context())
     assert (sampler.class_shares > 0).all()
     assert all(torch.isfinite(value.float()).all() for value in parameters(sampler).values())
+
+
+@pytest.mark.parametrize("schema", SHAPES.values(), ids=SHAPES)
+def test_records_per_class_are_read_off_the_columns_of_the_release(schema: Schema) -> None:
+    method = pairs(schema)
+    counts = [30.0 + 10 * number for number in range(schema.classes)]
+    found = method.counted(schema, answers(method, schema, counts))
+    assert found is not None
+    assert found.tolist() == pytest.approx(counts, abs=5)
+    assert method.counted(schema, {}) is None
 
 
 @KINDS
@@ -169,7 +181,8 @@ def test_a_column_that_follows_another_is_learned(settings: dict[str, object]) -
         ({"column_noise": 0}, "positive"),
         ({"label_share": 0}, "label_share must be from"),
         ({"label_share": 1}, "label_share must be from"),
-        ({"training.steps": 0}, "steps"),
+        ({"training.steps": 0, "generator.kind": "auto"}, "steps"),
+        ({"training.steps": 7}, r"a random field is fitted: set fitting\.\*"),
         ({"fitting.steps": 0}, "steps"),
         ({"fitting.rows": 1}, "rows"),
         ({"fitting.spread": 0}, "fitting.spread must be"),

@@ -22,7 +22,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "dp-merf": {"pairs": 60},
     "dp-ntk": {"widths": "10"},
     "dp-hp": {"order": 3, "product_order": 1, "subsets": 5},
-    "pairs": {},
+    "pairs": {"generator.kind": "auto"},
     "moments": {"radius": 1.0},
 }
 FOR_TABLES, FOR_IMAGES = ("dp-merf", "dp-ntk", "dp-hp", "pairs"), ("dp-merf", "dp-ntk", "dp-hp", "moments")
