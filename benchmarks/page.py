@@ -21,8 +21,10 @@ real test records that no method has seen, save where a column says that it comp
 are outside the privacy guarantee; these are of public data sets. `real` is the yardstick: the real training records in
 place of synthetic ones.
 
-This page is made from the JSON files of the runner, by the command below; a test compares the two. "No run" means that
-a row is planned and nothing was measured of it yet.
+This page is made from the JSON files of the runner, by the command below; a test compares the two. Below each table
+stand the rows that are planned and were not run yet, by method and epsilon.
+
+{contents}
 
 A figure of ours is the mean over seeds, with the standard deviation over seeds after the sign ±. Each seed has its own
 release with fresh exact noise, its own random features, training and samples. Budgets are (epsilon, delta = 1e-5) under
@@ -61,7 +63,7 @@ def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -
     body, _, sources = tables.partition("## Sources")
     measured = read_speed() if speed is None else speed
     return (
-        PREFACE.format(columns="\n".join(column_words()))
+        PREFACE.format(columns="\n".join(column_words()), contents=_contents(tables))
         + "\n"
         + contest.section(results)
         + "\n"
@@ -72,6 +74,12 @@ def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -
         + "\n## Sources"
         + sources
     )
+
+
+def _contents(tables: str) -> str:
+    """Where the sections are: each is a long table."""
+    names = [line.removeprefix("## ") for line in tables.splitlines() if line.startswith("## ")]
+    return " · ".join(f"[{name}](#{name.lower()})" for name in [*names[:-1], "Speed", names[-1]])
 
 
 def read_speed(path: Path = SPEED) -> dict[str, Any]:

@@ -246,7 +246,7 @@ def condensation_families() -> list[Family]:
 
 
 SMALL = "small-16-cifar10.safetensors"
-"""Pretrained in five minutes of one core: simulacra pretrain small --widths 16,32,64 --data cifar10 --epochs 6 --side 28"""
+"""Five minutes of one core: simulacra pretrain small --widths 16,32,64 --data cifar10 --epochs 6 --side 28 --out ..."""
 PUBLIC = "resnet18-small-cifar10.safetensors"
 """For grey images, where the paper has a network trained on SVHN; in the folder encoders of the cache."""
 

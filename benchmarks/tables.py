@@ -156,13 +156,17 @@ def to_data(results: Iterable[Result]) -> str:
 
 
 def to_markdown(results: Iterable[Result], rows: Iterable[Row] = ()) -> str:
-    """A section per data set, and the sources."""
+    """A section per data set, with what was measured and what was not, and the sources."""
     everything = lines(results, rows)
     parts = []
     for data in dict.fromkeys(line.data for line in everything):
         chosen = [line for line in everything if line.data == data]
         columns = [column for column in COLUMNS if any(column in line.figures for line in chosen)]
-        parts.append(f"## {data}\n\n{_table(chosen, COLUMNS, columns)}")
+        parts.append(f"## {data}")
+        if measured := [line for line in chosen if line.run]:
+            parts.append(_table(measured, COLUMNS, columns))
+        if planned := [line for line in chosen if not line.run]:
+            parts.append("No run yet:\n\n" + "\n".join(_not_run(planned)))
         best = [column for column in BEST if any(column in line.figures for line in chosen)]
         if best:
             scored = [line for line in chosen if any(column in line.figures for column in best)]
@@ -198,9 +202,27 @@ def _table(chosen: Sequence[Line], titles: Mapping[Column, str], columns: Sequen
     rows = [head, ["---"] * len(head)]
     for line in chosen:
         epsilon = NONE if line.epsilon is None else f"{line.epsilon:g}"
-        seeds = "no run" if not line.run else (str(len(line.seeds)) if line.seeds else NONE)
+        seeds = str(len(line.seeds)) if line.seeds else NONE
         rows.append([_title(line), epsilon, seeds, *(cell(line, column) for column in columns)])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _not_run(planned: Sequence[Line]) -> Iterator[str]:
+    """A line per method, with its variants and their epsilons: hundreds of empty rows would hide the others."""
+    methods: dict[str, dict[str, list[float | None]]] = defaultdict(lambda: defaultdict(list))
+    for line in planned:
+        name, _, variant = _title(line).partition(" ")
+        methods[name][variant.strip("()")].append(line.epsilon)
+    for name, variants in methods.items():
+        told = "; ".join(_budgets(variant, found) for variant, found in variants.items())
+        yield f"* {name}" if name == f"**{REAL}**" else f"* {name}: {told}"
+
+
+def _budgets(variant: str, epsilons: Sequence[float | None]) -> str:
+    private = ", ".join(f"{epsilon:g}" for epsilon in epsilons if epsilon is not None)
+    budgets = [f"at {private}"] if private else []
+    budgets += ["without noise"] if None in epsilons else []
+    return f"{variant} {' and '.join(budgets)}".strip()
 
 
 def _title(line: Line) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,27 @@ def test_a_row_that_was_not_run_says_so_and_the_best_stands_apart() -> None:
     assert line(main, "| **pairs** | 1 ")[2:4] == ["1", "0.800"]
     assert "best" not in main
     assert line(best, "| **pairs** | 1 ")[2:] == ["1", "0.900"]
-    assert line(main, "| **dp-merf** | 1 ")[2] == "no run"
     assert "0.900" not in main
+    assert "| **dp-merf** |" not in main
+    planned = main.partition("No run yet:")[2]
+    assert re.search(r"^\* \*\*dp-merf\*\*: at 1, 10$", planned, re.MULTILINE)
+    assert re.search(r"^\* \*\*dp-gan\*\*: add-remove at 1, 10; averaged, add-remove at 1, 10$", planned, re.MULTILINE)
+    assert "**real**" in planned, "the yardstick was not run either"
+
+
+def test_a_data_set_of_which_nothing_was_run_has_no_empty_table() -> None:
+    section = to_page([], {}).split("## celeba\n")[1].split("## ")[0]
+    assert "|" not in section
+    assert re.search(
+        r"^\* \*\*dp-mepf\*\*: at 0\.2, 0\.5, 1, 2, 5, 10 and without noise; first at 0\.2", section, re.MULTILINE
+    )
+
+
+def test_the_page_begins_with_its_sections() -> None:
+    page = to_page([], {})
+    contents = re.findall(r"\(#([a-z0-9-]+)\)", page.partition("\n\nA figure of ours")[0])
+    assert {"adult", "mnist", "speed", "sources"} <= set(contents)
+    assert all(re.search(rf"^## {name}$", page, re.MULTILINE | re.IGNORECASE) for name in contents)
 
 
 def test_speed_is_told_in_ratios_and_what_was_not_measured_says_so() -> None:
