@@ -25,6 +25,13 @@ FORMAT = 1
 NEWER_FIELDS = {"labelled": True, "condensed": None}
 """Fields of a row that older files lack, and what they meant."""
 
+NEWER_SETTINGS: dict[str, dict[str, Any]] = {
+    "dp-gan": {"average": 0.0},
+    "dp-ntk": {"inputs": "unit"},
+    "ndpdc": {"activation": "linear"},
+}
+"""The same for settings of a method, where rows name today what was the only way before."""
+
 Result = dict[str, Any]
 
 
@@ -44,8 +51,12 @@ def load(folder: Path, row: Row) -> Result:
 
 def same_row(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Whether two rows are the same, read back from JSON or not, and written before a field existed or after."""
-    plain = ({**NEWER_FIELDS, **json.loads(dump(row))} for row in (one, other))
-    return next(plain) == next(plain)
+    return _in_full(one) == _in_full(other)
+
+
+def _in_full(row: Mapping[str, Any]) -> dict[str, Any]:
+    plain = {**NEWER_FIELDS, **json.loads(dump(row))}
+    return {**plain, "settings": {**NEWER_SETTINGS.get(plain["method"], {}), **plain["settings"]}}
 
 
 def save(folder: Path, result: Result) -> None:

@@ -223,3 +223,19 @@ def test_the_published_protocol_keeps_a_part_of_the_largest_class(monkeypatch: p
         after = frame["income"].value_counts()
         assert after.min() == before.min()
         assert 0.38 < after.max() / before.max() < 0.42
+
+
+def test_every_result_is_of_a_row_as_it_is_today() -> None:
+    """Else the row would count as not begun, while its figures stand on the page."""
+    rows = all_rows()
+    for result in outcomes.read_all(outcomes.BOOK):
+        name = result["row"]["name"]
+        assert name in rows
+        assert outcomes.same_row(result["row"], rows[name].to_mapping()), name
+
+
+def test_a_setting_that_is_newer_than_a_result_means_what_was_done_before() -> None:
+    row = all_rows()["dp-gan/adult/eps1/seed0"].to_mapping()
+    older = {**row, "settings": {name: value for name, value in row["settings"].items() if name != "average"}}
+    assert outcomes.same_row(older, row)
+    assert not outcomes.same_row(older, {**row, "settings": {**row["settings"], "average": 0.9}})
