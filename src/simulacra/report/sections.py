@@ -16,7 +16,7 @@ from simulacra.report.maps import correlations, pair_views
 from simulacra.report.pictures import MOST_CLASSES, class_rows, png
 from simulacra.report.scoring import book_view, released_view, score_view
 from simulacra.report.words import MEANING_OF_REAL, adjacency_words, promise
-from simulacra.synthesis.gauge import FAVOURABLE, LARGEST_EPSILON, percent_up
+from simulacra.synthesis.gauge import ALL_RECORDS, FAVOURABLE, LARGEST_EPSILON, percent_up
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -147,11 +147,19 @@ def _signal(rows: Sequence[Mapping[str, Any]] | None, words: Sequence[tuple[str,
             }
         )
     drawn = [(row["name"], row["ratio"]) for row in table if math.isfinite(row["ratio"])]
-    label = "Signal to noise per class; the numbers are in the table below"
+    # What was released of all classes together has one line, which no class is named after.
+    per_class = [row["name"] for row in table] != [ALL_RECORDS]
+    title = "Signal and noise per class" if per_class else "Signal and noise"
+    label = f"{title}; the numbers are in the table below"
+    reached = sum(row["ratio"] * FAVOURABLE >= 1 for row in table)
+    together = "the release as a whole gets there" if reached else "the release as a whole does not get there"
+    classes = f"{reached} of {len(table)} {'class gets' if len(table) == 1 else 'classes get'} there"
     return {
+        "title": title,
+        "per_class": per_class,
+        "reach": classes if per_class else together,
         "rows": table,
         "chart": versus(drawn, label=label, threshold=1 / FAVOURABLE) if drawn else None,
-        "favourable": sum(row["ratio"] * FAVOURABLE >= 1 for row in table),
         "times": number(1 / FAVOURABLE),
         "words": words,
         "folded": len(words) > MOST_LINES,

@@ -36,6 +36,8 @@ LARGEST_EPSILON = 100.0
 """Beyond this an epsilon is not worth naming."""
 ENDLESS_NOISE = 1e100
 """More noise than this hides nothing more, and its square would overflow."""
+ALL_RECORDS = "all records"
+"""The name of what is about all classes together."""
 FOLDED = 10
 """So many classes with the same figures share one line."""
 
@@ -164,9 +166,9 @@ def gauge(
     if not lasting:
         return ()
     main, *others = split or whole or lasting[:1]
-    names, rows, parts, total = schema.class_names or ("all records",), list(class_rows), classes, sum(class_rows)
+    names, rows, parts, total = schema.class_names or (ALL_RECORDS,), list(class_rows), classes, sum(class_rows)
     if main in whole:
-        names, rows, parts = ("all records",), [total], 1
+        names, rows, parts = (ALL_RECORDS,), [total], 1
     found = []
     for name, records in zip(names, rows, strict=True):
         beside = {other.step.name: _held(other, name, records, parts).ratio for other in others}

@@ -191,6 +191,16 @@ def test_noise_per_class_is_told_in_words_with_what_would_be_favourable(full: Re
     assert "Favourable from records" not in untold.text
 
 
+@pytest.mark.parametrize(("ratio", "says"), [(30.0, "gets there"), (3.0, "does not get there")])
+def test_a_release_about_all_classes_together_is_not_called_a_class(
+    full: ReportContent, ratio: float, says: str
+) -> None:
+    rows = [{"class_name": "all records", "signal": ratio, "noise": 1.0}]
+    page = Page(report.render(dataclasses.replace(full, class_signal=rows, class_words=[("all records", "good")])))
+    assert f"favourable: the release as a whole {says}." in page.text
+    assert "per class" not in page.text.partition("Signal and noise")[2].partition("Numbers")[0]
+
+
 def test_the_promise_is_told_in_numbers_and_words(plain: ReportContent):
     page = Page(report.render(plain))
     assert "1e-5" in page.text
