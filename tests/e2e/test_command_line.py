@@ -190,6 +190,13 @@ def test_what_a_person_reads_names_the_promise_and_its_relation(cli: Cli, table:
     assert cli("ledger", "check", "people.ledger").code == 0
 
 
+def test_the_schema_of_a_known_data_set_has_a_name_wherever_a_schema_is_asked_for(cli: Cli, work: Path) -> None:
+    named = cli("plan", "--schema", "dataset:digits", "--method", "dp-merf", "--epsilon", "1", "--json").json
+    assert named["method"] == "dp-merf"
+    assert cli("schema", "check", "dataset:digits").code == 0
+    assert 'did you mean "digits"' in cli("plan", "--schema", "dataset:digitz", "--epsilon", "1").err
+
+
 def test_plan_json_is_stable(cli: Cli, work: Path) -> None:
     (work / "schema.toml").write_text(tiny.PEOPLE)
     words = ("plan", "--schema", "schema.toml", "--epsilon", "1", "--adjacency", "replace-one", *QUICK, "--json")

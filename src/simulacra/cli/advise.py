@@ -26,10 +26,7 @@ def recommend(
     class_rows: str | None,
     as_json: bool,
 ) -> None:
-    """Name methods and settings for this kind of data, with the reason. Reads no data and costs nothing.
-
-    --schema may also be dataset:NAME, a known data set.
-    """
+    """Name methods and settings for this kind of data, with the reason. Reads no data and costs nothing."""
     from simulacra.errors import BudgetError, SchemaError
     from simulacra.synthesis.forecasting import parse_class_rows
     from simulacra.synthesis.recommending import command

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from simulacra.cli.inputs import PREFIX, data_and_schema, data_argument, ledger_name, refuse_as_public
+from simulacra.cli.inputs import PREFIX, data_and_schema, data_argument, ledger_name, refuse_as_public, schema_of
 from simulacra.cli.options import SEED, flags
 from simulacra.cli.show import emit, not_private_banner, progress, promise, say, table
 from simulacra.errors import SettingError
@@ -39,8 +39,8 @@ def plan(
     from simulacra.synthesis.releasing import load_schema, plan_for
 
     if schema is None:
-        raise SchemaError("which schema? Say --schema FILE")
-    loaded = load_schema(schema, label)
+        raise SchemaError("which schema? Say --schema FILE, or --schema dataset:NAME for a known data set")
+    loaded = load_schema(schema_of(schema), label)
     chosen = make_method(method, _settings(method, preset, settings), loaded)
     planned = plan_for(chosen, loaded, epsilon, delta, adjacency, not_private)
     class_sizes = parse_class_rows(loaded, rows, class_rows)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from simulacra.cli.inputs import data_and_schema, data_argument, data_for, ledger_name
+from simulacra.cli.inputs import data_and_schema, data_argument, data_for, ledger_name, schema_of
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, say, table
 
@@ -104,10 +104,8 @@ def draft(
 @flags("json")
 def check(schema_file: str, data: str | None, as_json: bool) -> None:
     """Check a schema, and how the rows of DATA fit it. For the owner's eyes: it shows private counts."""
-    from simulacra.schema import Schema
-
     if data is None:
-        loaded = Schema.load(schema_file)
+        loaded = schema_of(schema_file)
         problems = []
     else:
         from simulacra.data.tables import describe_problems

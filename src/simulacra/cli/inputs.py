@@ -22,14 +22,14 @@ def data_and_schema(data: str, schema: str | None) -> tuple[Any, Schema]:
 
         name, _, split = data.removeprefix(PREFIX).partition(":")
         dataset = datasets.load(name, split or "train")
-        return dataset.data, Schema.load(schema) if schema else dataset.schema
+        return dataset.data, schema_of(schema) if schema else dataset.schema
     if schema is None:
         raise SchemaError(f'which schema? Say --schema FILE; write one with: simulacra schema draft "{data}"')
-    return data, Schema.load(schema)
+    return data, schema_of(schema)
 
 
 def schema_of(text: str) -> Schema:
-    """What --schema means where no data is named: a file, or dataset:NAME."""
+    """What --schema means: a file, or dataset:NAME for the schema of a known data set."""
     if text.startswith(PREFIX):
         from simulacra import datasets
 

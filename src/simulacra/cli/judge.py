@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from simulacra.cli.inputs import PREFIX, data_and_schema, data_for, with_split
+from simulacra.cli.inputs import PREFIX, data_and_schema, data_for, schema_of, with_split
 from simulacra.cli.options import flags
 from simulacra.cli.show import emit, progress, say, scoring, table
 
@@ -184,7 +184,6 @@ def _ledger_of_test(test: str, ledger: str | None) -> str | None:
 def _real_and_schema(synthetic: str, test: str, schema: str | None) -> tuple[Any, Schema]:
     """The schema comes from --schema, or along with a known data set on either side."""
     from simulacra.errors import DataError, SchemaError
-    from simulacra.schema import Schema
 
     if not synthetic.startswith(PREFIX) and not Path(synthetic).exists():
         raise DataError(f'no run, file or folder "{synthetic}"; check the path')
@@ -193,7 +192,7 @@ def _real_and_schema(synthetic: str, test: str, schema: str | None) -> tuple[Any
     if schema is None and not test.startswith(PREFIX) and synthetic.startswith(PREFIX):
         return test, data_and_schema(synthetic, None)[1]
     if schema is not None and not test.startswith(PREFIX):
-        return test, Schema.load(schema)
+        return test, schema_of(schema)
     return data_and_schema(test, schema)
 
 

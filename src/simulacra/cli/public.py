@@ -86,8 +86,7 @@ def directions(
 ) -> None:
     """Find the leading directions of NETWORK's features on public images, as a projection for dp-mepf.
 
-    The schema of the private images says how large they are; without one they are as the public ones. --schema may also
-    be dataset:NAME, a known data set.
+    The schema of the private images says how large they are; without one they are as the public ones.
     """
     from simulacra import datasets
     from simulacra.errors import SettingError
