@@ -27,7 +27,9 @@ def flags(*names: str) -> Callable[[Command], Command]:
 
 
 _FLAGS: dict[str, Callable[[Command], Command]] = {
-    "schema": click.option("--schema", type=click.Path(), help="Schema file (TOML), or dataset:NAME: all that is public."),
+    "schema": click.option(
+        "--schema", type=click.Path(), help="Schema file (TOML), or dataset:NAME: all that is public."
+    ),
     "method": click.option(
         "--method", default=AUTO, help="See: simulacra methods [default: pairs for tables, dp-merf for images]."
     ),
