@@ -158,8 +158,8 @@ def test_the_settings_on_the_page_of_a_method_are_all_settings_with_their_defaul
     for key, value in flat.items():
         if value is None:
             assert shown[key].startswith("auto")
-        elif isinstance(value, str):
-            assert shown[key] == value
+        elif isinstance(value, (bool, str)):
+            assert shown[key] == str(value).lower()
         elif isinstance(value, list) and not any(isinstance(part, (int, float)) for part in value):
             assert shown[key] == (",".join(value) or "none")
         else:

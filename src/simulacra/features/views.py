@@ -6,6 +6,7 @@ knows nothing of norms, moments or noise: these are the business of `features/pe
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -50,6 +51,11 @@ class View(ABC):
         """Numbers per image in all layers."""
         return sum(self.sizes)
 
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        """Height, width and channels of each layer, in the order of its numbers; without places, all are channels."""
+        return tuple((1, 1, size) for size in self.sizes)
+
 
 class NetworkView(View):
     """A view through one network, which follows the points to their device and precision."""
@@ -90,7 +96,13 @@ class Perceived(NetworkView):
                 f"set encoder.resize to {max(32, least)}, or choose another encoder"
             )
         with torch.no_grad():
-            self.sizes = tuple(layer.shape[1] for layer in self.layers(torch.zeros(1, image.pixels)))
+            found = [layer.shape[1:] for layer in self.look(torch.zeros(1, image.pixels))]
+        self._shapes = tuple((height, width, channels) for channels, height, width in found)
+        self.sizes = tuple(math.prod(shape) for shape in self._shapes)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        return self._shapes
 
     def look(self, points: torch.Tensor) -> list[torch.Tensor]:
         """(n, channels, height, width), one after the other."""

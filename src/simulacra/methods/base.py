@@ -34,8 +34,9 @@ Ask = Callable[[Mapping[str, FeatureMap]], Mapping[str, Release]]
 class Context:
     """Where and how training runs; nothing here changes what is promised.
 
-    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress; `curve` collects the losses, and
-    `curves` what else a method watches, by name. `pictures` has, by step, what a generator of images made of the same
+    `checkpoint` is a folder for resuming; `on_step(step, steps, loss)` shows progress, and `on_look(step, sampler)` has
+    what would be the result if training ended there; `curve` collects the losses, and `curves` what else a method
+    watches, by name. `pictures` has, by step, what a generator of images made of the same
     codes, as uint8 (n, height, width, channels). `diverged` says that training was ended by numbers that are none.
     `samples` opens the sampler that a condensed set begins with.
     """
@@ -44,6 +45,7 @@ class Context:
     device: str = "cpu"
     checkpoint: Path | None = None
     on_step: Callable[[int, int, float], None] | None = None
+    on_look: Callable[[int, Sampler], None] | None = None
     curve: list[tuple[int, float]] = field(default_factory=list)
     curves: dict[str, list[tuple[int, float]]] = field(default_factory=dict)
     pictures: dict[int, torch.Tensor] = field(default_factory=dict)

@@ -19,6 +19,7 @@ from simulacra.features.views import View
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, ReleaseOnce, check_shares
+from simulacra.methods.denoising import denoised
 from simulacra.methods.matching import in_memory
 from simulacra.methods.perceiving import (
     EncoderOptions,
@@ -58,6 +59,8 @@ class DPMEPF(ReleaseOnce):
     """Noise multiplier of the counts, relative to the first moment's."""
     second_noise: float = 1.0
     """Noise multiplier of the second moment, relative to the first's."""
+    denoise: bool = True
+    """Whether training begins with taking noise out of the release; see `methods/denoising.py`."""
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     projection: ProjectionOptions = field(default_factory=ProjectionOptions)
     stopping: Stopping = field(default_factory=Stopping)
@@ -146,29 +149,49 @@ class DPMEPF(ReleaseOnce):
         total = counts.sum()
         shares = counts / total
         # Every class once, not once per share: balanced classes then have their means, as in the published code.
-        targets = {order: schema.classes * releases[MOMENTS[order]].value / total for order in self._orders}
+        view = self._view(schema)
+        sums = self._sums(releases, view, counts)
+        targets = {order: schema.classes * value / total for order, value in sums.items()}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(context.seed)
             generator = build(schema, self.generator)
         with in_memory(self.generator):
             judge = self._judge(schema, releases, shares, context)
+
+            def sampler(generator: Any) -> Sampler:
+                return Sampler(schema=schema, options=self.generator, generator=generator, class_shares=shares.float())
+
+            def look(step: int, generator: Any) -> None:
+                if context.on_look:
+                    context.on_look(step, sampler(generator))
+
             trained = match_moments(
                 generator,
-                self._view(schema),
+                view,
                 targets=targets,
                 shares=shares,
                 training=self.training,
                 context=context,
                 judge=judge,
                 checks=self.stopping.checks,
+                look=look,
             )
         if judge is not None and self.stopping.choice == "best":
             judge.take(trained)
-        return Sampler(schema=schema, options=self.generator, generator=trained, class_shares=shares.float())
+        return sampler(trained)
 
     @property
     def _orders(self) -> tuple[int, ...]:
         return tuple(range(1, self.moments + 1))
+
+    def _sums(self, releases: Mapping[str, Release], view: View, counts: torch.Tensor) -> Mapping[int, torch.Tensor]:
+        """The released moments by order, or what is left of them without noise."""
+        asked = {order: releases[MOMENTS[order]] for order in self._orders}
+        sums = {order: release.value for order, release in asked.items()}
+        if not self.denoise:
+            return sums
+        stds = {order: release.noise_std for order, release in asked.items()}
+        return denoised(sums, view.shapes, stds, counts)
 
     def _view(self, schema: Schema) -> View:
         return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)

@@ -14,7 +14,7 @@ all numbers of an embedding, its gradients are about as small as Adam's epsilon,
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -102,11 +102,13 @@ def match_moments(
     context: Context,
     judge: Judge | None = None,
     checks: int = 1,
+    look: Callable[[int, Any], None] | None = None,
 ) -> Any:
     """Train a generator until the moments of its images meet the targets; gives the generator to sample from.
 
     `targets` has, by order, (classes, features): per-class sums over the noisy total, times the number of classes, so
-    that balanced classes have their means. Ctrl-C stops early and keeps what was learned.
+    that balanced classes have their means. As often as `checks` says the judge and `look` see the generator of that
+    moment. Ctrl-C stops early and keeps what was learned.
     """
     device = torch.device(context.device)
     orders = tuple(sorted(targets))
@@ -135,8 +137,12 @@ def match_moments(
                 last = step + 1 == training.steps
                 if step % looks == 0 or last:
                     _tell(context, step + 1, training.steps, loss.item())
-                if judge and ((step + 1) % checked == 0 or last):
-                    judge.judge(learning.result, step + 1)
+                if (step + 1) % checked == 0 or last:
+                    if judge:
+                        judge.judge(learning.result, step + 1)
+                    if look:
+                        look(step + 1, learning.result)
+                        learning.result.train()  # whoever draws from it has it evaluate
                 if context.checkpoint and (step + 1) % every == 0 and not last:
                     save(context.checkpoint, learning, optimiser, random, step + 1, context.curve, None, judge)
     except KeyboardInterrupt:

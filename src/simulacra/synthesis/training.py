@@ -46,6 +46,7 @@ def train(
         device=pick_device(device),
         checkpoint=checkpoint,
         on_step=watcher.on_step,
+        on_look=watcher.on_look,
         samples=lambda: opened.sampler,
     )
     releases = opened.releases

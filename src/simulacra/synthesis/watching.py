@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simulacra.generators.sampler import Sampler
+
 
 class Watcher:
     """Says nothing; override what you want to see. No call ever carries a private value, not even a row count."""
@@ -20,3 +25,6 @@ class Watcher:
 
     def on_step(self, step: int, steps: int, loss: float) -> None:
         """A training step, and the loss."""
+
+    def on_look(self, step: int, sampler: Sampler) -> None:
+        """What training would give if it ended here, now and then; of methods that look at it themselves."""

@@ -20,11 +20,13 @@ from simulacra.features.views import LastLayer, Perceived
 from simulacra.generators import GeneratorOptions, build
 from simulacra.methods import make_method
 from simulacra.methods.base import Context
+from simulacra.methods.dp_mepf import MOMENTS
 from simulacra.methods.perceptual_matching import PerceptualTraining, match_moments
 from simulacra.methods.stopping import CURVE, Judge
 from simulacra.networks import encoder_files, weights
 from simulacra.networks.small_encoder import SmallEncoder
 from simulacra.schema import ImageShape, Schema
+from simulacra.synthesis.watching import Watcher
 
 WIDTHS = (4, 6)
 SCHEMA = tiny.schema(tiny.PICTURES)
@@ -543,6 +545,59 @@ def test_the_choice_of_the_checkpoint_is_free_and_its_curve_is_kept(folder: Path
     assert len(training["curves"][CURVE]) == 3
     assert best.sampler is not None
     simulacra.train(run.folder, device="cpu", settings={"stopping.choice": "last"})
+
+
+def test_what_is_drawn_along_the_way_changes_nothing_and_is_what_training_would_give(folder: Path) -> None:
+    run = release(folder, stopping__proxy="encoder", stopping__checks=3, stopping__samples=20, stopping__choice="last")
+    alone = simulacra.train(run.folder, device="cpu").sample(5, seed=0)
+    seen: list[int] = []
+    last: list[Any] = []
+
+    class Drawing(Watcher):
+        def on_look(self, step: int, sampler: Any) -> None:
+            seen.append(step)
+            last[:] = [torch.cat([records.inputs for records in sampler.records(5, seed=0)])]
+
+    watched = simulacra.train(run.folder, device="cpu", watcher=Drawing())
+    assert seen == [2, 4, 6]
+    np.testing.assert_array_equal(watched.sample(5, seed=0)[0], alone[0])
+    drawn = torch.cat([records.inputs for records in watched.sampler.records(5, seed=0)])
+    assert torch.equal(last[0], drawn)
+
+
+def test_noise_is_taken_out_before_training_unless_told_otherwise(folder: Path) -> None:
+    run = release(folder)
+    released = {order: run.releases[name] for order, name in MOMENTS.items()}
+    counts = run.releases["class-counts"].value.clamp(min=1.0)
+
+    def begun_from(**more: Any) -> Any:
+        method: Any = make_method("dp-mepf", settings(folder / "encoder.safetensors", **more), SCHEMA)
+        return method._sums(run.releases, method._view(SCHEMA), counts)
+
+    clean, noisy = begun_from(), begun_from(denoise=False)
+    for order, release_ in released.items():
+        assert torch.equal(noisy[order], release_.value)
+        assert clean[order].square().sum() < 0.5 * noisy[order].square().sum()
+    assert clean[2].min() >= 0 > noisy[2].min()
+    simulacra.train(run.folder, device="cpu", settings={"denoise": False})  # no question of privacy
+
+
+def test_without_privacy_there_is_no_noise_to_take_out(folder: Path) -> None:
+    run = simulacra.release(
+        tiny.pictures(),
+        schema=SCHEMA,
+        method="dp-mepf",
+        epsilon=None,
+        delta=None,
+        adjacency="replace-one",
+        not_private=True,
+        out=folder / "open",
+        ledger=folder / "pictures.ledger",
+        settings=settings(folder / "encoder.safetensors"),
+    )
+    method: Any = make_method("dp-mepf", settings(folder / "encoder.safetensors"), SCHEMA)
+    sums = method._sums(run.releases, method._view(SCHEMA), run.releases["class-counts"].value)
+    assert torch.equal(sums[1], run.releases["first-moment"].value)
 
 
 def test_a_run_that_diverges_says_so() -> None:
