@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets, contest
+from benchmarks import budgets, contest, denoising, kept, stopping
 from benchmarks.outcomes import Result
 from benchmarks.rows import all_rows
 from benchmarks.tables import column_words, to_markdown
@@ -68,6 +68,10 @@ def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -
         + contest.section(results)
         + "\n"
         + body
+        + stopping.section(kept.read(stopping.RESULTS))
+        + "\n"
+        + denoising.section(kept.read(denoising.RESULTS))
+        + "\n"
         + budgets.section(budgets.read())
         + "\n"
         + speed_section(measured)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from simulacra.synthesis.watching import Watcher
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from simulacra.generators.sampler import Sampler
 
 WORK = Path(__file__).parent / "work"
 IMAGES = 60_000
@@ -99,8 +102,13 @@ class Workplace:
             resume=out.exists(),
         )
 
-    def train(self, row: Row, device: str, progress: Progress = silent) -> None:
-        """Train from the release, and condense it if the row says so; an interrupted training is continued."""
+    def train(
+        self, row: Row, device: str, progress: Progress = silent, look: Callable[[int, Sampler], None] | None = None
+    ) -> None:
+        """Train from the release, and condense it if the row says so; an interrupted training is continued.
+
+        `look` is shown the sampler of every checkpoint that the method judges.
+        """
         from simulacra import datasets
         from simulacra.synthesis.looping import resume
         from simulacra.synthesis.training import train
@@ -124,7 +132,7 @@ class Workplace:
             records = datasets.load(row.data, "train").data
             run = resume(records, self.run(row), device=device, watcher=_Steps(progress))
         else:
-            run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress))
+            run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress, look))
         _refuse_stopped(run)
         if row.condensed is not None and run.sampler.size is None:
             run = train(run, seed=row.seed, device=device, settings=_condensing(row), watcher=_Steps(progress))
@@ -193,13 +201,17 @@ class Workplace:
 
 
 class _Steps(Watcher):
-    """Passes training steps on as progress."""
+    """Passes training steps on as progress, and what can be looked at to `look`."""
 
-    def __init__(self, progress: Progress) -> None:
-        self.progress = progress
+    def __init__(self, progress: Progress, look: Callable[[int, Sampler], None] | None = None) -> None:
+        self.progress, self.look = progress, look
 
     def on_step(self, step: int, steps: int, loss: float) -> None:
         self.progress(f"loss {loss:.4g}", step, steps)
+
+    def on_look(self, step: int, sampler: Sampler) -> None:
+        if self.look:
+            self.look(step, sampler)
 
 
 def _draws(row: Row) -> bool:

@@ -8,7 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -365,15 +365,19 @@ def test_collecting_never_loses_a_scoring_and_the_newer_wins(call: Call) -> None
 
 
 @pytest.fixture
-def side_by_side(call: Call, monkeypatch: pytest.MonkeyPatch) -> Call:
-    """The command, whose processes have the small book too."""
+def side_by_side(call: Call, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call]:
+    """The command, whose processes have the small book too, and as many threads as this one, so that sums agree."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     program = (
         "import sys, tiny_book; tiny_book.install(); from benchmarks import book, scoring; "
         "book.SCORINGS = scoring.SCORINGS; book.main(sys.argv[1:])"
     )
     monkeypatch.setattr(processes, "PROGRAM", [sys.executable, "-c", program])
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "src"), str(Path(__file__).parent)]))
-    return call
+    yield call
+    torch.set_num_threads(threads)
 
 
 def test_rows_side_by_side_score_as_one_by_one(side_by_side: Call) -> None:
