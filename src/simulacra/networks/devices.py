@@ -6,7 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from simulacra.errors import SettingError
@@ -24,10 +24,17 @@ def plain_torch() -> Iterator[None]:
     precision = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
-        with torch.device("cpu"), torch.inference_mode(False), torch.enable_grad(), _unrounded():
+        with _on_the_processor(), torch.inference_mode(False), torch.enable_grad(), _unrounded():
             yield
     finally:
         torch.set_default_dtype(precision)
+
+
+def _on_the_processor() -> AbstractContextManager[Any]:
+    """Where new tensors go. Only if they would go elsewhere, since torch then asks Python at every single operation."""
+    import torch
+
+    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
 @contextmanager

@@ -351,6 +351,18 @@ def test_a_processor_takes_no_shortcuts_and_is_left_as_it_was() -> None:
         products.fp32_precision = before
 
 
+def test_torch_is_not_made_to_ask_python_at_every_operation() -> None:
+    from torch.overrides import _get_current_function_mode_stack as modes
+
+    from simulacra.networks.devices import plain_torch
+
+    with plain_torch():
+        assert not modes()
+        assert torch.zeros(1).device.type == "cpu"
+    with torch.device("meta"), plain_torch():
+        assert torch.zeros(1).device.type == "cpu"
+
+
 def test_what_a_program_told_torch_does_not_matter(work: Path, strange_torch: None) -> None:
     simulacra.release(tiny.people(), out="run", **arguments())
     run = simulacra.train("run", device="cpu")
