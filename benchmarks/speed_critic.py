@@ -76,17 +76,16 @@ def _ours(batch: int, precision: str = "mixed") -> Callable[[], None]:
     from simulacra.features.gradient import LossGradient
     from simulacra.features.points import PixelPoints
     from simulacra.gradients.arithmetic import Precision
-    from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
+    from simulacra.gradients.padding import captured, slots_for
     from simulacra.gradients.summing import GradientSums
     from simulacra.privacy.noise import NoiseSource
 
     network = _critic()
     sizes: dict[str, Any] = {"classes": CLASSES, "bound": CLIP}
-    real = LossGradient(
-        GradientSums(RealLoss(network, PixelPoints(PIXELS)), inputs=PIXELS, precision=Precision(precision), **sizes),
-        inputs=PIXELS,
-        slots=slots_for(batch) if DEVICE == "cuda" else FEW_SLOTS,
+    real_sums = GradientSums(
+        RealLoss(network, PixelPoints(PIXELS)), inputs=PIXELS, precision=Precision(precision), **sizes
     )
+    real = LossGradient(real_sums, inputs=PIXELS, slots=slots_for(batch, real_sums))
     fake_sums = GradientSums(FakeLoss(network), inputs=PIXELS, precision=Precision(precision), **sizes)
     records, labels = _invented(60 * batch)
     fakes, fake_labels = _invented(batch)

@@ -22,14 +22,28 @@ from simulacra.gradients.summing import GradientSums
 
 WARM_UPS = 3
 FEW_SLOTS = 32
-"""For processors: the last micro-batch is the only one that may have many empty slots. Whole vectors, as a processor
-computes functions such as tanh otherwise at the end of a row of numbers that does not fill one."""
+"""For processors and large networks: only the last micro-batch may have many empty slots. In whole
+vectors, as a processor computes functions such as tanh otherwise at the end of a row that does not fill one."""
+QUICK_NUMBERS = 1 << 22
+"""A micro-batch of less than this many numbers takes a processor longer to begin than to compute."""
 
 
-def slots_for(expected: int) -> int:
-    """Room for a Poisson batch of that expected size in all but one batch of a thousand, in whole warps."""
-    room = expected + 3 * expected**0.5
-    return _whole_warps(int(room + 1))
+def room_for(expected: int) -> int:
+    """Slots for a Poisson batch of that expected size in all but one batch of a thousand, in whole warps."""
+    return _whole_warps(int(expected + 3 * expected**0.5 + 1))
+
+
+def slots_for(expected: int | None, sums: GradientSums) -> int:
+    """Slots for batches of that expected size, where one is known: room for nearly all of them on a GPU.
+
+    A processor gets no more than make its work worth beginning: there an empty slot takes as long as a record.
+    """
+    if expected is None:
+        return FEW_SLOTS
+    room = room_for(expected)
+    if sums.device.type != "cpu":
+        return room
+    return min(room, max(FEW_SLOTS, QUICK_NUMBERS // max(1, sums.numbers) // 32 * 32))
 
 
 def _whole_warps(slots: int) -> int:
@@ -84,8 +98,15 @@ class PaddedSums:
                 f'on device "{self.inputs.device}" what this network makes of a record depends on its place in the '
                 "batch, which would void the bound on what one record can do; use the device cpu"
             )
-        self.slots = 1
-        self.inputs, self.labels, self.present = self.inputs[:1], self.labels[:1], self.present[:1]
+        self._shrink(FEW_SLOTS)
+        if not self._steady():
+            self._shrink(1)
+
+    def _shrink(self, slots: int) -> None:
+        self.slots = min(self.slots, slots)
+        self.inputs, self.labels, self.present = (
+            each[: self.slots] for each in (self.inputs, self.labels, self.present)
+        )
 
     def _steady(self) -> bool:
         """Whether an invented record gives the same bits in every slot, and in some slots among others."""

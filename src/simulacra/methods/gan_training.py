@@ -19,7 +19,7 @@ from simulacra.features.gradient import LossGradient
 from simulacra.features.points import points_for
 from simulacra.generators import build
 from simulacra.gradients.arithmetic import Precision, in_precision
-from simulacra.gradients.padding import FEW_SLOTS, captured, slots_for
+from simulacra.gradients.padding import captured, slots_for
 from simulacra.gradients.summing import GradientSums
 from simulacra.methods.averaging import Average
 from simulacra.methods.gan_fakes import Fakes
@@ -46,10 +46,7 @@ class Diverged(SettingError):
 
 
 def critic_map(settings: DPGAN, schema: Schema, *, seed: int, device: torch.device, batch: int | None) -> LossGradient:
-    """The map that the records are asked with: the gradient of a fresh critic's loss, on real records.
-
-    On a GPU batches are padded to a fixed size that has room for nearly every Poisson batch.
-    """
+    """The map that the records are asked with: the gradient of a fresh critic's loss, on real records."""
     points = points_for(schema)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -61,8 +58,7 @@ def critic_map(settings: DPGAN, schema: Schema, *, seed: int, device: torch.devi
         bound=settings.clip,
         precision=Precision(settings.precision),
     )
-    slots = slots_for(batch) if batch and device.type == "cuda" else FEW_SLOTS
-    return LossGradient(sums, inputs=schema.inputs, slots=slots)
+    return LossGradient(sums, inputs=schema.inputs, slots=slots_for(batch, sums))
 
 
 class Adversaries:

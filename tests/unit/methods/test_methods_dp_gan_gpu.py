@@ -12,7 +12,7 @@ from simulacra.features.points import PixelPoints
 from simulacra.gradients import padding
 from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import clipped_to
-from simulacra.gradients.padding import PaddedSums, slots_for
+from simulacra.gradients.padding import PaddedSums, room_for
 from simulacra.gradients.summing import GradientSums
 from simulacra.methods import make_method
 from simulacra.methods.dp_gan import DPGAN
@@ -52,7 +52,7 @@ def test_a_captured_sum_equals_that_of_a_processor(name: str, bound: float) -> N
     inputs, labels = invented(pixels, 50)
     right = GradientSums(loss, inputs=pixels, classes=10, bound=bound)(inputs, labels)
     sums = GradientSums(loss.to(GPU), inputs=pixels, classes=10, bound=bound)
-    feature_map = LossGradient(sums, inputs=pixels, slots=slots_for(16))
+    feature_map = LossGradient(sums, inputs=pixels, slots=room_for(16))
     for _ in range(2):  # the second time it is replayed
         found = feature_map.clipped_sum(inputs.to(GPU), labels.to(GPU)).cpu()
         assert (found - right).norm() <= 1e-4 * right.norm()
