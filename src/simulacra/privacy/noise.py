@@ -110,11 +110,13 @@ def require_exact() -> None:
 
 def _discrete_gaussian(size: int, std: float) -> Callable[[np.ndarray[Any, Any]], Any]:
     require_exact()
-    import opendp.prelude as opendp
+    # One by one: OpenDP's prelude brings scikit-learn along, which takes longer than the noise of a small release.
+    from opendp.domains import atom_domain, vector_domain
+    from opendp.measurements import make_gaussian
+    from opendp.metrics import l2_distance
+    from opendp.mod import enable_features
 
-    opendp.enable_features("contrib")
-    domain = opendp.vector_domain(opendp.atom_domain(T=float, nan=False), size=size)
-    measurement: Callable[[np.ndarray[Any, Any]], Any] = opendp.m.make_gaussian(
-        domain, opendp.l2_distance(T=float), scale=std, k=-40
-    )
+    enable_features("contrib")
+    domain = vector_domain(atom_domain(T=float, nan=False), size=size)
+    measurement: Callable[[np.ndarray[Any, Any]], Any] = make_gaussian(domain, l2_distance(T=float), scale=std, k=-40)
     return measurement

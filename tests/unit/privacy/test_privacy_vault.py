@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -382,7 +384,6 @@ def test_a_ledger_of_another_relation_is_refused(tmp_path: Path) -> None:
 def test_exact_noise_without_opendp_is_refused_before_anything_is_spent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import sys
 
     monkeypatch.setitem(sys.modules, "opendp", None)
     with pytest.raises(MissingDependency, match="OpenDP"):
@@ -390,6 +391,18 @@ def test_exact_noise_without_opendp_is_refused_before_anything_is_spent(
     assert spent(tmp_path) == 0
     with pytest.raises(MissingDependency):
         noise_module.NoiseSource().exact(torch.zeros(2).numpy(), 1.0)
+
+
+def test_exact_noise_does_not_wait_for_libraries_that_it_has_no_use_for() -> None:
+    code = (
+        "import sys\n"
+        "import numpy as np\n"
+        "from simulacra.privacy.noise import NoiseSource\n"
+        "assert NoiseSource().exact(np.zeros(2), 1.0).any()\n"
+        "print('heavy:', sorted({'opendp', 'pandas', 'sklearn'} & set(sys.modules)))\n"
+    )
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert finished.stdout.rstrip().endswith("heavy: ['opendp']")
 
 
 def test_progress_is_told_nothing_about_the_records(tmp_path: Path) -> None:
