@@ -60,9 +60,14 @@ def _without_noise(value: torch.Tensor, shapes: Sequence[Shape], counts: torch.T
 
 
 def _turned(layer: torch.Tensor, *, back: bool = False) -> torch.Tensor:
-    """(classes, height, width, channels) into waves over places, or back."""
+    """(classes, height, width, channels) into waves over places, or back: down first, then across.
+
+    Both at once would make a matrix of all places by all places: 20 GB at 224 x 224.
+    """
     down, across = (cosines(size).to(layer) for size in layer.shape[1:3])
-    return torch.einsum("uh,vw,khwc->kuvc", *((down.T, across.T) if back else (down, across)), layer)
+    if back:
+        down, across = down.T, across.T
+    return torch.einsum("vw,kuwc->kuvc", across, torch.einsum("uh,khwc->kuwc", down, layer))
 
 
 def _bands(shapes: Sequence[Shape]) -> Iterator[tuple[torch.Tensor, list[int]]]:

@@ -6,8 +6,9 @@ import math
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
-from simulacra.methods.denoising import cosines, denoised, in_common_first, shrink_singular_values
+from simulacra.methods.denoising import _turned, cosines, denoised, in_common_first, shrink_singular_values
 
 SHAPES = ((12, 8, 6), (6, 4, 10), (1, 1, 40))
 SIZES = [math.prod(shape) for shape in SHAPES]
@@ -51,6 +52,15 @@ def missed(found: torch.Tensor, value: torch.Tensor) -> float:
 @pytest.mark.parametrize("size", [1, 2, 7, 32])
 def test_the_waves_are_orthonormal(size: int) -> None:
     torch.testing.assert_close(cosines(size) @ cosines(size).T, torch.eye(size, dtype=torch.float64))
+
+
+def test_large_layers_are_turned_one_side_after_the_other() -> None:
+    """Not by a matrix of all places by all places, which at 224 x 224 takes 20 GB."""
+    layer = torch.ones(2, 24, 40, 3, dtype=torch.float64)
+    with FlopCounterMode(display=False) as counter:
+        turned = _turned(layer)
+    assert counter.get_total_flops() <= 2 * layer.numel() * (24 + 40)
+    torch.testing.assert_close(_turned(turned, back=True), layer)
 
 
 @pytest.mark.parametrize("counts", [[3.0], [1.0, 0.0], [0.0, 2.0], [10.0, 10.0, 10.0], [5.0, 1.0, 900.0]])
