@@ -65,8 +65,9 @@ class EncoderOptions(Options):
         """The network with its weights, which must be those of the checksum."""
         loaded = _loaded(self)
         if self.checksum is not None and loaded.checksum != self.checksum:
+            source = f"the published file of {self.network}" if self.weights is None else f'"{self.weights}"'
             raise DataError(
-                f'the weights in "{self.weights}" are others than those of this run ({self.checksum[:12]}...); '
+                f"the weights in {source} are others than those of this run ({self.checksum[:12]}...); "
                 "set encoder.weights to the file it was released with"
             )
         return loaded

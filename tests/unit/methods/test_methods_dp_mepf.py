@@ -18,7 +18,7 @@ from simulacra.features.projections import leading_directions, random_matrices, 
 from simulacra.features.unit_sums import unit_sums
 from simulacra.features.views import LastLayer, Perceived
 from simulacra.generators import GeneratorOptions, build
-from simulacra.methods import make_method
+from simulacra.methods import make_method, perceiving
 from simulacra.methods.base import Context
 from simulacra.methods.dp_mepf import MOMENTS
 from simulacra.methods.perceptual_matching import PerceptualTraining, match_moments
@@ -288,6 +288,16 @@ def test_weights_that_were_changed_are_refused_and_nothing_is_spent(folder: Path
     with pytest.raises(DataError, match="changed or cut short"):
         release(folder)
     assert tiny.reservations(folder / "pictures.ledger") == 0
+
+
+def test_published_weights_are_named_as_such_where_a_run_had_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published = encoder_files.load("small", file=folder / "encoder.safetensors", widths=WIDTHS)
+    monkeypatch.setattr(perceiving, "_loaded", lambda options: published)
+    method: Any = make_method("dp-mepf", {"encoder.checksum": "0123456789abcdef"}, SCHEMA)
+    with pytest.raises(DataError, match="the published file of vgg19-normalised are others than those of this run"):
+        method.encoder.load()
 
 
 def test_tables_are_refused() -> None:
