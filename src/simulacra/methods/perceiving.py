@@ -13,9 +13,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.features.projections import random_matrices, read
+from simulacra.features.unit_sums import lengths_of, raised
 from simulacra.features.views import InceptionView, LastLayer, Perceived, Projected, View
 from simulacra.networks import encoder_files, encoders, weights
 from simulacra.networks.inception import Inception
@@ -192,7 +195,15 @@ def _read_encoder(
 
 @lru_cache(maxsize=4)
 def _perceived(loaded: encoder_files.Loaded, name: str, resize: int | None, image: ImageShape) -> Perceived:
-    return Perceived(image, loaded.encoder, name=name, resize=resize)
+    view = Perceived(image, loaded.encoder, name=name, resize=resize)
+    # A release takes what overflows for zero, but training cannot: told here, before anything is spent.
+    squares = [raised(layer, 2) for layer in view.layers(torch.zeros(1, image.pixels))]
+    if not torch.isfinite(lengths_of(squares, 2)).all():
+        raise DataError(
+            f'the encoder "{name}" makes numbers of a black image that single precision cannot hold; '
+            "its weights are damaged or of no use: set encoder.weights to others"
+        )
+    return view
 
 
 @lru_cache(maxsize=2)

@@ -300,6 +300,20 @@ def test_published_weights_are_named_as_such_where_a_run_had_others(
         method.encoder.load()
 
 
+@pytest.mark.parametrize("factor", [1e4, 1e10, 1e30])
+def test_weights_with_which_training_could_not_go_on_are_refused_and_nothing_is_spent(
+    factor: float, folder: Path
+) -> None:
+    """They are finite, and so is what is released; the squares of features are not."""
+    file = folder / "encoder.safetensors"
+    tensors, _ = encoder_files.read_safetensors(file)
+    large = {name: value * factor if name.endswith("weight") else value for name, value in tensors.items()}
+    encoder_files.save(file, large, {"data": "some public pictures"})
+    with pytest.raises(DataError, match="single precision cannot hold"):
+        release(folder)
+    assert tiny.reservations(folder / "pictures.ledger") == 0
+
+
 def test_tables_are_refused() -> None:
     with pytest.raises(simulacra.SimulacraError, match="dp-mepf is for images"):
         make_method("dp-mepf", {}, tiny.schema(tiny.PEOPLE))
