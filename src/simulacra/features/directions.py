@@ -6,7 +6,7 @@ from pathlib import Path
 
 from simulacra.errors import SettingError
 from simulacra.features.projections import leading_directions, write
-from simulacra.features.views import Perceived
+from simulacra.features.views import LARGEST_SIDE, Perceived
 from simulacra.networks import encoder_files, public_images
 from simulacra.networks.devices import memory
 from simulacra.networks.encoder_files import Loaded
@@ -30,6 +30,8 @@ def find_directions(
     path = encoder_files.new_file(out)
     if not 1 <= directions <= images <= MOST_IMAGES:
         raise SettingError(f"directions must be from 1 to the number of images, and these at most {MOST_IMAGES:,}")
+    if resize is not None and not 1 <= resize <= LARGEST_SIDE:  # no run could use them
+        raise SettingError(f"resize must be from 1 to {LARGEST_SIDE}, got {resize}")
     view = Perceived(image, loaded.encoder, name=network, resize=resize)
     # All features of all images are held at once, and once more while they are put together.
     needed = 2 * images * view.width * 4

@@ -22,6 +22,9 @@ from simulacra.schema import ImageShape
 if TYPE_CHECKING:
     from simulacra.networks.encoder import Encoder
 
+LARGEST_SIDE = 1024
+"""To which a view may bring images."""
+
 
 class View(ABC):
     """(n, pixels) points to layers of (n, size) features, differentiable, on any device and in any precision."""

@@ -19,14 +19,13 @@ from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.features.projections import random_matrices, read
 from simulacra.features.unit_sums import lengths_of, raised
-from simulacra.features.views import InceptionView, LastLayer, Perceived, Projected, View
+from simulacra.features.views import LARGEST_SIDE, InceptionView, LastLayer, Perceived, Projected, View
 from simulacra.networks import encoder_files, encoders, weights
 from simulacra.networks.inception import Inception
 from simulacra.networks.small_encoder import WIDTHS
 from simulacra.options import Options
 from simulacra.schema import ImageShape
 
-LARGEST_SIDE = 1024
 MOST_DIRECTIONS = 4096
 
 

@@ -149,6 +149,8 @@ def test_directions_that_do_not_fit_into_memory_are_refused_before_the_work(
     ("words", "says"),
     [
         (("--directions", "50", "--images", "40"), "directions must be from 1"),
+        (("--resize", "0"), "resize must be from 1 to 1024, got 0"),
+        (("--resize", "5000"), "resize must be from 1 to 1024, got 5000"),
         (("--widths", "4,x"), "--widths wants whole numbers"),
         (("--data", "adult"), "describes a table"),
         (("--weights", "absent.safetensors"), "no file"),
