@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE = 1024
 """To which a view may bring images."""
+LEAST_WORK, FEATURES_PER_WORK = 4_000, 75
+"""A network takes longer over larger images, as it says more of them: VGG19 is at the least at 32 x 32."""
 
 
 class View(ABC):
@@ -34,7 +36,7 @@ class View(ABC):
     """Numbers per image in each layer."""
     nonnegative: bool = False
     """Whether no feature is ever negative."""
-    work: int = 4_000
+    work: int = LEAST_WORK
     """Roughly how long an image takes; see `Perceptual.working_size`."""
 
     @abstractmethod
@@ -102,6 +104,7 @@ class Perceived(NetworkView):
             found = [layer.shape[1:] for layer in self.look(torch.zeros(1, image.pixels))]
         self._shapes = tuple((height, width, channels) for channels, height, width in found)
         self.sizes = tuple(math.prod(shape) for shape in self._shapes)
+        self.work = max(LEAST_WORK, self.width // FEATURES_PER_WORK)
 
     @property
     def shapes(self) -> tuple[tuple[int, int, int], ...]:
@@ -126,7 +129,7 @@ class LastLayer(NetworkView):
 
     def __init__(self, perceived: Perceived) -> None:
         super().__init__(perceived.image, perceived.encoder)
-        self.perceived = perceived
+        self.perceived, self.work = perceived, perceived.work
         with torch.no_grad():
             self.sizes = (self.layers(torch.zeros(1, self.image.pixels))[0].shape[1],)
 
@@ -162,7 +165,7 @@ class Projected(View):
     def __init__(self, view: View, matrices: Sequence[torch.Tensor]) -> None:
         if [matrix.shape[1] for matrix in matrices] != list(view.sizes):
             raise SettingError("the projection was made for another encoder, or for images of another size")
-        self.image, self.inner = view.image, view
+        self.image, self.inner, self.work = view.image, view, view.work
         self.matrices = [matrix.T.contiguous() for matrix in matrices]
         self.sizes = tuple(matrix.shape[0] for matrix in matrices)
         self._ready = self.matrices

@@ -242,6 +242,21 @@ def test_a_chunk_that_is_rehearsed_is_no_more_than_a_few_minutes_of_work() -> No
     assert chunk_rows(Perceptual(OnePass(inception), order=1), 120) <= 100
 
 
+def test_a_chunk_has_fewer_images_where_a_network_takes_longer_over_each() -> None:
+    """A whole chunk is rehearsed before anything is asked: of images of 224 pixels that was most of an hour."""
+    from simulacra.privacy.summing import chunk_rows
+
+    with torch.random.fork_rng(devices=[]):
+        encoder = SmallEncoder((64,))
+    plain, larger = (Perceived(COLOUR, encoder, name="small", resize=side) for side in (None, 128))
+    projected = Projected(larger, random_matrices(larger.sizes, 2, seed=0))
+    for view in (larger, projected, LastLayer(larger)):
+        assert view.work > 5 * plain.work
+    for classes in (1, 10):
+        one, other = (chunk_rows(PerClass(Perceptual(OnePass(v), order=1), classes), 3072) for v in (plain, larger))
+        assert other <= 1.5 * one
+
+
 @pytest.mark.parametrize("orders", [(1,), (2,), (1, 2)])
 def test_the_gradient_in_closed_form_is_that_of_automatic_differentiation(orders: tuple[int, ...]) -> None:
     random = torch.Generator().manual_seed(1)
