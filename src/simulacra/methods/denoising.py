@@ -45,9 +45,9 @@ def denoised(
 def _without_noise(value: torch.Tensor, shapes: Sequence[Shape], counts: torch.Tensor) -> torch.Tensor:
     """The same for noise of scale 1, of all layers beside each other."""
     across = in_common_first(counts).to(value)
-    parts = (across @ value).split([math.prod(shape) for shape in shapes], dim=1)  # type: ignore[no-untyped-call]
-    waves = [_turned(part.reshape(-1, *shape)) for part, shape in zip(parts, shapes, strict=True)]
-    kept = [torch.zeros_like(each) for each in waves]
+    # Layer by layer, and in place: there are a few copies of the release as it is, and it may be of gigabytes.
+    parts = value.split([math.prod(shape) for shape in shapes], dim=1)  # type: ignore[no-untyped-call]
+    waves = [_turned((across @ part).reshape(-1, *shape)) for part, shape in zip(parts, shapes, strict=True)]
     for chosen, members in _bands(shapes):
         places = [chosen[: shapes[member][0], : shapes[member][1]].to(value.device) for member in members]
         band = torch.cat([waves[member][:, place] for member, place in zip(members, places, strict=True)], dim=2)
@@ -55,8 +55,8 @@ def _without_noise(value: torch.Tensor, shapes: Sequence[Shape], counts: torch.T
         shrunk = torch.cat([_shrunk(rows) for rows in (band[:1], band[1:])])
         widths = [shapes[member][2] for member in members]
         for member, place, piece in zip(members, places, shrunk.split(widths, dim=2), strict=True):  # type: ignore[no-untyped-call]
-            kept[member][:, place] = piece
-    return across @ torch.cat([_turned(each, back=True).flatten(1) for each in kept], dim=1)
+            waves[member][:, place] = piece
+    return torch.cat([across @ _turned(each, back=True).flatten(1) for each in waves], dim=1)
 
 
 def _turned(layer: torch.Tensor, *, back: bool = False) -> torch.Tensor:

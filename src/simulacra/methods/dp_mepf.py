@@ -191,7 +191,8 @@ class DPMEPF(ReleaseOnce):
         if not self.denoise:
             return sums
         stds = {order: release.noise_std for order, release in asked.items()}
-        return denoised(sums, view.shapes, stds, counts)
+        with in_memory(self.generator, what="taking noise out of the release", less="set denoise=false"):
+            return denoised(sums, view.shapes, stds, counts)
 
     def _view(self, schema: Schema) -> View:
         return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)

@@ -204,15 +204,15 @@ def match(
 
 
 @contextmanager
-def in_memory(generator: GeneratorOptions) -> Iterator[None]:
-    """Where memory runs out, say which setting asks for less of it."""
+def in_memory(generator: GeneratorOptions, *, what: str = "a training step", less: str | None = None) -> Iterator[None]:
+    """Where memory runs out, say which setting asks for less of it: one of training, or what `less` says."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:  # torch has an error of its own for a GPU, and none for a processor
         if not isinstance(error, (MemoryError, torch.OutOfMemoryError)) and "allocate" not in str(error):
             raise
         size = "generator.per_class" if generator.condensed else "training.batch"
-        raise SettingError(f"a training step does not fit into memory; lower {size}") from None
+        raise SettingError(f"{what} does not fit into memory; {less or f'lower {size}'}") from None
 
 
 def groups_for(generator: Any, shares: torch.Tensor, batch: int) -> Groups:

@@ -606,6 +606,21 @@ def test_noise_is_taken_out_before_training_unless_told_otherwise(folder: Path) 
     simulacra.train(run.folder, device="cpu", settings={"denoise": False})  # no question of privacy
 
 
+def test_a_release_too_large_for_taking_noise_out_of_it_says_how_to_go_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is paid for by then."""
+
+    def denoised(*_: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 20141047808 bytes.")
+
+    run = release(folder)
+    monkeypatch.setattr("simulacra.methods.dp_mepf.denoised", denoised)
+    with pytest.raises(SettingError, match=r"taking noise out .* does not fit into memory; set denoise=false"):
+        simulacra.train(run.folder, device="cpu")
+    simulacra.train(run.folder, device="cpu", settings={"denoise": False})
+
+
 def test_without_privacy_there_is_no_noise_to_take_out(folder: Path) -> None:
     run = simulacra.release(
         tiny.pictures(),
