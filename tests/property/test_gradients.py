@@ -739,10 +739,18 @@ class Counting(Loss):
         return super().forward(inputs, labels)
 
 
+def settled() -> Loss:
+    """A power iteration that has come to rest, until the weights change."""
+    layer = nn.utils.parametrizations.spectral_norm(nn.Linear(5, 3))
+    for _ in range(1000):
+        layer.weight  # noqa: B018
+    return Loss(layer, shape=(5,))
+
+
 @pytest.mark.parametrize(
     "loss",
-    [Counting(5), Loss(nn.utils.parametrizations.spectral_norm(nn.Linear(5, 3)), shape=(5,))],
-    ids=["counting", "spectral norm"],
+    [Counting(5), Loss(nn.utils.parametrizations.spectral_norm(nn.Linear(5, 3)), shape=(5,)), settled()],
+    ids=["counting", "spectral norm", "settled spectral norm"],
 )
 def test_a_loss_that_changes_when_it_is_computed_is_refused(loss: nn.Module) -> None:
     """Its state would tell how many micro-batches, and so how many records, there were."""

@@ -119,7 +119,7 @@ class GradientSums:
         random = torch.Generator().manual_seed(0)
         invented = (torch.rand(TRIED, inputs, generator=random) * 2 - 1).to(first)
         labels = (torch.arange(TRIED) % classes).to(first.device)
-        before = {name: value.clone() for name, value in self.loss.state_dict().items()}
+        before = {name: (value, value._version, value.clone()) for name, value in _held(self.loss).items()}
         try:
             whole = self._specified(invented, labels, UNCLIPPED)
             # A bound that surely clips shows whether lengths are those of records.
@@ -143,7 +143,11 @@ class GradientSums:
                         "parameters outside their layers, or mixes records"
                     )
         numbers = self._measured(invented, labels)
-        if any(not torch.equal(value, before[name]) for name, value in self.loss.state_dict().items()):
+        # What is written may be what was there, as long as the weights stand still: a power iteration comes to rest.
+        if any(
+            value is not before[name][0] or value._version != before[name][1] or not torch.equal(value, before[name][2])
+            for name, value in _held(self.loss).items()
+        ):
             # It would change once per micro-batch, and so tell how many records there were.
             raise SettingError(
                 "this loss changes its own state when it is computed (spectral norm?), which is not private"
@@ -166,3 +170,8 @@ class GradientSums:
             for handle in handles:
                 handle.remove()
         return max(1, 5 * counted // TRIED)
+
+
+def _held(loss: nn.Module) -> dict[str, torch.Tensor]:
+    """All tensors that a loss keeps from one batch to the next, themselves and not copies."""
+    return {**dict(loss.named_parameters()), **dict(loss.named_buffers())}
