@@ -30,15 +30,15 @@ class Precision(StrEnum):
         """
         return 2.0**-17 if self is Precision.MIXED else 0.0
 
-    @property
-    def measuring(self) -> float:
-        """A squared length may be off by this share of the squared bulk.
+    def measuring(self, added: int) -> float:
+        """A squared length for which so many numbers were added up may be off by this share of the squared bulk.
 
-        Matrix units add up 16 products at a time in float32 and may cut off what does not fit: 2^-23 each time, so
-        2^-14 of a product of two rows of up to 8,192 numbers, and as much again as two such products are multiplied.
-        Elsewhere four units in the last place.
+        Each addition in float32 is off by at most 2^-24 of what it comes to, and all may be off the same way: where
+        numbers are alike they are, so no less will do. Matrix units add up 16 products at a time and may cut off what
+        does not fit, 2^-23 each time: an eighth of that. As much as for 8,192 numbers on either side is charged there
+        at least.
         """
-        return 2.0**-13 if self is Precision.MIXED else 2.0**-22
+        return max(2.0**-13 if self is Precision.MIXED else 0.0, added * 2.0**-24)
 
 
 def precision_on(device: torch.device, asked: Precision) -> Precision:

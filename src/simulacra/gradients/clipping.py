@@ -9,8 +9,9 @@ The bound must hold for what is really added, not for an ideal. Four kinds of ro
   off by at most `Precision.rounding` times |a| |s|, so the whole is off by at most that share of the layer's bulk,
   which is added to its length.
 * A length found from pairs of positions is a sum in which large terms may cancel: it is off by a share of the bulk,
-  not of itself, so `Precision.measuring` times the squared bulk is added to its square. No length is then below 1/2000
-  of the bulk, which is far more than what rounding makes of terms that cancel in the sum of gradients.
+  not of itself, so `Precision.measuring` times the squared bulk is added to its square. With a thousand numbers in a
+  row no length is then below 1/130 of the bulk, which is far more than what rounding makes of terms that cancel in the
+  sum of gradients.
 * Adding up many records in float32 rounds each partial sum, and leaving one record out rounds all of them anew. No
   useful bound can be proven for that, so it is measured (tests/property/test_gradients.py: 2,000 records that all
   point the same way) and `SLACK`, several times as much, is kept free below the bound. So no more records than about
@@ -30,8 +31,8 @@ SLACK = 2.0**-9
 """The share of the bound that is left for adding up in float32: gradients are clipped to this much less."""
 SLACK_IN_DOUBLE = 2.0**-40
 """The same for float64."""
-MEASURING_IN_DOUBLE = 2.0**-50
-"""How far a squared length may be off in float64, as a share of the squared bulk. Else see `Precision.measuring`."""
+MEASURING_IN_DOUBLE = 2.0**-53
+"""In float64, by how much each addition may be off. Else see `Precision.measuring`."""
 
 
 def slack(dtype: torch.dtype) -> float:
@@ -44,13 +45,15 @@ def clipped_to(bound: float, dtype: torch.dtype) -> float:
     return bound * (1 - slack(dtype))
 
 
-def clip_weights(lengths: Sequence[Lengths], bound: float, precision: Precision) -> torch.Tensor:
-    """Weights (n,): 0 for a gradient that is not finite, 1 for a short one, else what brings it just below `bound`."""
+def clip_weights(lengths: Sequence[Lengths], bound: float, precision: Precision | None) -> torch.Tensor:
+    """Weights (n,): 0 for a gradient that is not finite, 1 for a short one, else what brings it just below `bound`.
+
+    With no precision lengths are taken as they are found, which is for comparisons alone.
+    """
     dtype = lengths[0].squared.dtype
-    double = dtype == torch.float64  # which nothing ever rounds to less
-    rounding, measuring = (0.0, MEASURING_IN_DOUBLE) if double else (precision.rounding, precision.measuring)
     total = torch.zeros_like(lengths[0].squared, dtype=torch.float64)
     for each in lengths:
+        rounding, measuring = (0.0, 0.0) if precision is None else _off(each.added, dtype, precision)
         bulk = each.bulk.double()
         longest = (each.squared.double().clamp(min=0) + measuring * bulk.square()).sqrt() + rounding * bulk
         total = total + longest.square()
@@ -58,3 +61,10 @@ def clip_weights(lengths: Sequence[Lengths], bound: float, precision: Precision)
     weights = (limit / total.sqrt().clamp(min=limit)).to(dtype)
     # clamp lets NaN through, and a weight of NaN fails every comparison.
     return torch.where((weights > 0) & total.isfinite(), weights, 0.0)
+
+
+def _off(added: int, dtype: torch.dtype, precision: Precision) -> tuple[float, float]:
+    """By which shares of the bulk what is added up, and of the squared bulk what was measured, may be off."""
+    if dtype == torch.float64:  # which nothing ever rounds to less
+        return 0.0, added * MEASURING_IN_DOUBLE
+    return precision.rounding, precision.measuring(added)

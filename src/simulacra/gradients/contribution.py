@@ -14,10 +14,12 @@ class Lengths:
 
     `squared` is the squared L2 norm. `bulk` is the norm there would be if nothing cancelled in the products that are
     yet to be summed: over positions, |input| |signal|. Rounding errors are shares of the bulk, not of the norm.
+    `added` is how many numbers were added up for a squared length, one to the other, where large ones may cancel.
     """
 
     squared: torch.Tensor
     bulk: torch.Tensor
+    added: int = 4
 
 
 class Contribution(ABC):

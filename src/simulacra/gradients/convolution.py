@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn.functional import pad
 
 from simulacra.gradients.contribution import Contribution, Explicit, Lengths, scaled
+from simulacra.gradients.linear import paired
 from simulacra.gradients.products import in_two, product, weighing
 
 
@@ -156,6 +157,7 @@ class _Pairwise(Contribution):
 
     def lengths(self) -> Lengths:
         values = self._padded(_pixels(self.narrow))
+        added = 2 * values.shape[1] + 4
         if values.shape[1] == 1:
             own, own_back = (
                 torch.linalg.vector_norm(each, dim=2, dtype=weighing(each)).square() for each in (self.patches, values)
@@ -163,14 +165,15 @@ class _Pairwise(Contribution):
             squared = (own * own_back).squeeze(1)
         else:
             near, back = self._products(), product(values, values.transpose(1, 2))
-            squared = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
+            squared = paired(near, back)
+            added += self.wide.shape[1] * math.prod(self.window.kernel) + values.shape[2]
             own, own_back = (each.diagonal(dim1=1, dim2=2).clamp(min=0) for each in (near, back))
         bulk = (own * own_back).sqrt().sum(dim=1)
         if self.bias:
             squared = squared + self.signals.sum(dim=(2, 3), dtype=squared.dtype).square().sum(dim=1)
             far = torch.linalg.vector_norm(self.signals, dim=1, dtype=squared.dtype)
             bulk = bulk + far.sum(dim=(1, 2))
-        return Lengths(torch.where(self.finite, squared, math.inf), bulk)
+        return Lengths(torch.where(self.finite, squared, math.inf), bulk, added)
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         narrow = scaled(self.narrow, weights)

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from simulacra.gradients.contribution import Contribution, Lengths, scaled
+from simulacra.gradients.linear import paired
 
 
 def supported(layer: nn.Embedding) -> bool:
@@ -27,7 +28,8 @@ class EmbeddingContribution(Contribution):
             return Lengths(bulk.square(), bulk)
         same = self.inputs.unsqueeze(1) == self.inputs.unsqueeze(2)
         products = self.signals @ self.signals.transpose(1, 2)
-        return Lengths(torch.where(same, products, 0.0).sum(dim=(1, 2)), bulk)
+        added = self.signals.shape[2] + 4
+        return Lengths(paired(products, same), bulk, added)
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         signals = scaled(self.signals, weights).flatten(0, 1)

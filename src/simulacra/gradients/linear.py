@@ -23,16 +23,18 @@ class LinearContribution(Contribution):
     def lengths(self) -> Lengths:
         bulk = (self.inputs.norm(dim=2) * self.signals.norm(dim=2)).sum(dim=1)
         positions, wide, high = self.inputs.shape[1], self.inputs.shape[2], self.signals.shape[2]
+        added = 2 * positions  # a length is off by so much, and its square twice
         if positions == 1:
             squared = bulk.square()
         elif positions * (wide + high) < wide * high:
             squared = pairwise(self.inputs, self.signals)
+            added += wide + high
         else:
             squared = (self.signals.transpose(1, 2) @ self.inputs).flatten(1).square().sum(dim=1)
         if self.bias:
             squared = squared + self.signals.sum(dim=1).square().sum(dim=1)
             bulk = bulk + self.signals.norm(dim=2).sum(dim=1)
-        return Lengths(squared, bulk)
+        return Lengths(squared, bulk, added + 4)
 
     def weighted(self, weights: torch.Tensor) -> tuple[torch.Tensor, ...]:
         signals = scaled(self.signals, weights).flatten(0, 1)
@@ -45,6 +47,9 @@ def pairwise(inputs: torch.Tensor, signals: torch.Tensor) -> torch.Tensor:
 
     Li et al. (2022) call it the ghost norm: the gradient itself, in x out numbers a record, is never formed.
     """
-    near, back = inputs @ inputs.transpose(1, 2), signals @ signals.transpose(1, 2)
-    squared: torch.Tensor = torch.linalg.vecdot(near.flatten(1), back.flatten(1))
-    return squared
+    return paired(inputs @ inputs.transpose(1, 2), signals @ signals.transpose(1, 2))
+
+
+def paired(near: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
+    """The sum over pairs of positions, of which there are too many to be added up in float32: in float64."""
+    return (near * back).sum(dim=(1, 2), dtype=torch.float64).to(near.dtype)

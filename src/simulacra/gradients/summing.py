@@ -42,14 +42,15 @@ class GradientSums:
             raise SettingError(f"the clipping bound must be positive, got {bound}")
         refuse_mixing(loss)
         self.loss, self.bound, self.searching = loss, bound, True
-        self.precision = Precision.SINGLE  # while it is tried out, so that any difference is a mistake
+        # While it is tried out nothing is rounded, nor charged for rounding: then any difference is a mistake.
+        self.precision, self.charging = Precision.SINGLE, False
         self.parameters = [parameter for parameter in loss.parameters() if parameter.requires_grad]
         if not self.parameters:
             raise SettingError("the loss has no parameters to train")
         self.size = sum(parameter.numel() for parameter in self.parameters)
         self.slow = without_rule(loss)
         self.numbers = self._tried(inputs, classes)
-        self.precision = precision_on(self.device, precision)
+        self.precision, self.charging = precision_on(self.device, precision), True
 
     @property
     def device(self) -> torch.device:
@@ -75,7 +76,8 @@ class GradientSums:
         with torch.no_grad(), arithmetic(rounded=False, searching=self.searching):
             layers = [None if each is None else each.contribution() for each in passed]
             followed = [layer for layer in layers if layer is not None]
-            weights = clip_weights([layer.lengths() for layer in followed], bound or self.bound, self.precision)
+            lengths = [layer.lengths() for layer in followed]
+            weights = clip_weights(lengths, bound or self.bound, self.precision if self.charging else None)
             if present is not None:
                 weights = torch.where(present, weights, 0.0)
             parts: list[torch.Tensor] = []

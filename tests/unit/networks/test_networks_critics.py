@@ -92,6 +92,7 @@ def test_the_clipped_sum_of_a_whole_critic_equals_the_specification(
     for loss in (RealLoss(critic, PixelPoints(image.pixels)), FakeLoss(critic)):
         sums = GradientSums(loss, inputs=image.pixels, classes=classes, bound=bound)
         assert not sums.slow
+        sums.charging = False  # a little less is added than could be, for what float32 may lose
         right = specified.clipped_sum(loss, inputs, labels, bound)
         assert (sums(inputs, labels) - right).norm() <= 1e-5 * right.norm()
 
