@@ -691,6 +691,26 @@ def test_what_has_no_rule_is_summed_by_the_specification(layer: nn.Module) -> No
     torch.testing.assert_close(found, slowly, rtol=1e-5, atol=1e-7)
 
 
+def test_on_the_slow_way_a_gradient_does_not_depend_on_its_slot() -> None:
+    """Where a ReLU is decided by the last bit, which may differ from slot to slot, all of a gradient would."""
+    torch.manual_seed(0)
+    first = nn.Linear(6, 5)
+    loss = Loss(first, Own(), nn.ReLU(), nn.Linear(5, 1), shape=(6,))
+    inputs, labels = invented(6, 32)
+    with torch.no_grad():
+        first.bias.zero_()
+        alike = torch.func.vmap(lambda row: first(row[None])[0])(inputs[:1].expand(32, 6).contiguous())
+        first.bias.copy_(-alike.min(dim=0).values)
+    feature_map = LossGradient(GradientSums(loss, inputs=6, classes=CLASSES, bound=1.0), inputs=6)
+    assert feature_map.sums.slow
+    rest = feature_map.clipped_sum(inputs[1:], labels[1:])
+    for slot in range(32):
+        order = [*range(1, slot + 1), 0, *range(slot + 1, 32)]
+        share = feature_map.clipped_sum(inputs[order], labels[order]) - rest
+        alone = feature_map.clipped_sum(inputs[:1], labels[:1])
+        torch.testing.assert_close(share, alone, rtol=0, atol=1e-6)
+
+
 def _one(loss: nn.Module, row: torch.Tensor, bound: float) -> torch.Tensor:
     """No engine and no vmap: plain autograd for a single record."""
     trained = [parameter for parameter in loss.parameters() if parameter.requires_grad]

@@ -4,8 +4,9 @@ Fixed shapes have two uses. The derivative of a ReLU jumps, and where rounding d
 depend on how many others share its batch. At one shape the same kernels compute the same numbers for a record in any
 slot and any company. Nearly: a processor multiplies by very narrow matrices (2 to 8 columns) in pairs of rows, and
 which kernels a GPU takes cannot be known in advance. So each loss is tried with invented records before it meets a
-private one, and where slots differ in a single bit, records go one by one. And on a GPU the whole computation is
-captured once as a CUDA graph: a step is one launch instead of hundreds.
+private one, and where slots differ in a single bit, records go one by one; so they do on the slow way, where vmap hides
+what goes into a layer. And on a GPU the whole computation is captured once as a CUDA graph: a step is one launch
+instead of hundreds.
 
 A batch with more records than slots runs again for the rest; nothing is ever cut off.
 """
@@ -84,7 +85,10 @@ class PaddedSums:
 
     def _try_out(self) -> None:
         """See that what the network makes of a record depends neither on its slot nor on its company."""
-        if self.sums.slow or self.slots == 1 or self._steady():
+        if self.sums.slow:
+            self._shrink(1)
+            return
+        if self.slots == 1 or self._steady():
             return
         self.sums.searching = False  # the quickest kernels may not be the steadiest
         if self._steady():
