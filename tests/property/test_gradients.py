@@ -440,6 +440,18 @@ def test_what_a_network_makes_of_a_record_does_not_depend_on_its_slot(name: str)
         assert all(torch.equal(a, b) for a, b in zip(first, moved, strict=True))
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_nor_on_luck_with_the_record_that_was_tried(seed: int) -> None:
+    """Two neurons give two records in three the same bits in every slot, and the third other ones."""
+    torch.manual_seed(seed)
+    critic = build_critic(CriticOptions(hidden=(2, 2)), image=None, width=9, classes=2)
+    sums = GradientSums(FakeLoss(critic), inputs=9, classes=2, bound=1.0)
+    padded = PaddedSums(sums, slots=32, inputs=9)
+    for row in torch.rand(60, 9) * 2 - 1:
+        for values in sums.passing(row.expand(padded.slots, 9).contiguous(), padded.labels):
+            assert torch.equal(values, values[:1].expand_as(values))
+
+
 def test_networks_of_a_usual_width_are_not_run_record_by_record() -> None:
     from simulacra.features.critic_losses import FakeLoss
     from simulacra.networks.critics import CriticOptions, build_critic
