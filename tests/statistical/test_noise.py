@@ -6,6 +6,7 @@ once in a million runs.
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -198,6 +199,19 @@ def test_a_source_does_not_show_its_generators() -> None:
     source = NoiseSource()
     source.fast(torch.zeros(1), 1.0)
     assert repr(source) == "NoiseSource(seed=None)"
+
+
+def test_a_fork_does_not_draw_the_same_noise_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the generators in another process: two sums with one noise would give the records away."""
+    source, like = NoiseSource(), torch.zeros(64, dtype=torch.float64)
+    source.fast(like, 1.0)
+    forked = copy.deepcopy(source)
+    with monkeypatch.context() as patch:
+        patch.setattr("simulacra.privacy.noise.os.getpid", lambda: -1)
+        theirs, sampled = forked.fast(like, 1.0), forked.poisson(4096, 0.5, CPU)
+        assert not torch.equal(theirs, forked.fast(like, 1.0))  # and goes on with the generator it has made
+    assert not torch.equal(theirs, source.fast(like, 1.0))
+    assert not torch.equal(sampled, source.poisson(4096, 0.5, CPU))
 
 
 # -- Poisson samples ----------------------------------------------------------------------------------------------

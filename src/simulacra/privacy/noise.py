@@ -38,6 +38,7 @@ class NoiseSource:
     seed: int | None = None
     _generators: dict[str, torch.Generator] = field(default_factory=dict, repr=False)
     _on_cpu: np.random.Generator | None = field(default=None, repr=False)
+    _process: int = field(default_factory=os.getpid, repr=False)
 
     def exact(self, values: np.ndarray[Any, Any], std: float, progress: Progress | None = None) -> np.ndarray[Any, Any]:
         """Float64 values plus exact discrete Gaussian noise; a fresh array on the grid 2^-40.
@@ -83,6 +84,7 @@ class NoiseSource:
 
     def _philox(self) -> np.random.Generator:
         """For CPUs: torch's own generator there keeps only 32 bits of a seed, which can be tried out in hours."""
+        self._forget_if_forked()
         if self._on_cpu is None:
             key = secrets.randbits(128) if self.seed is None else self.seed
             self._on_cpu = np.random.Generator(np.random.Philox(key=key))
@@ -90,12 +92,19 @@ class NoiseSource:
 
     def _generator(self, device: torch.device) -> torch.Generator:
         """For GPUs, whose generators take 64 bits."""
+        self._forget_if_forked()
         key = str(device)
         if key not in self._generators:
             generator = torch.Generator(device=device)
             generator.manual_seed(secrets.randbits(63) if self.seed is None else self.seed)
             self._generators[key] = generator
         return self._generators[key]
+
+    def _forget_if_forked(self) -> None:
+        """A fork holds copies of the generators, and two sums with one noise give the records away: it begins anew."""
+        if self._process != os.getpid():
+            self._process, self._on_cpu = os.getpid(), None
+            self._generators.clear()
 
 
 def require_exact() -> None:
