@@ -13,6 +13,9 @@ MEANING_OF_REAL = (
     "Computed on real data: not covered by the guarantee. Do not publish unless the test rows may be published."
 )
 
+THE_RECORD_ITSELF = ("record", "row", "image")
+"""Units that have no record, because they are one."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Promise:
@@ -53,13 +56,15 @@ def promise(certificate: Mapping[str, Any]) -> Promise:
                 "Treat the generator, the samples and this file like the original records.",
             ),
         )
-    whose = f"one {unit}" if unit == "record" else f"one {unit}'s record"
+    whose = f"one {unit}" if unit in THE_RECORD_ITSELF else f"one {unit}'s record"
     replace = certificate.get("adjacency") == "replace-one"
     change = "replaced by another" if replace else "left out or added"
     sentences = [
         f"Whatever is computed from this release would have come out almost as likely with {whose} {change}.",
-        f"An observer's odds about any {whose} change by a factor of at most {_factor(epsilon)} (e to the power of "
-        f"epsilon), except with probability {number(delta)} (delta), whatever else the observer knows.",
+        # Delta is added; it is not how often the factor fails, which under Gaussian noise is oftener.
+        f"The probability of any outcome, and of anything that follows from it, is at most {_factor(epsilon)} times (e "
+        f"to the power of epsilon) what it would have been then, plus {number(delta)} (delta), whatever else an "
+        "observer knows.",
     ]
     guess = best_guess(certificate)
     if guess is not None:
@@ -84,12 +89,15 @@ def adjacency_words(certificate: Mapping[str, Any]) -> str:
 
 
 def _factor(epsilon: float) -> str:
-    return (
-        f"{math.exp(epsilon):,.3g}" if epsilon < 9 else (f"{math.exp(epsilon):,.0f}" if epsilon < 25 else "over 10^10")
-    )
+    # Rounded up to three digits: a bound must not be stated tighter than it is.
+    if epsilon >= 25:
+        return "more than 10^10"
+    factor = math.exp(epsilon)
+    unit = 10.0 ** min(0, math.floor(math.log10(factor)) - 2)
+    return f"{math.ceil(factor / unit - 1e-9) * unit:,.10g}"
 
 
 def _share(value: float) -> str:
-    # Rounded up: a bound must not be stated tighter than it is.
+    # Rounded up, for the same reason.
     text = f"{math.ceil(value * 1000 - 1e-9) / 10:.3g} %" if value < 0.999 else "practically 100 %"
     return text.replace(" %", NARROW + "%")

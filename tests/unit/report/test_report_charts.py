@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from simulacra.privacy.accountant import Event, calibrate
 from simulacra.report.charts import bars, curve, histogram, number, percent, split, versus
 from simulacra.report.sections import budget_parts, flatten
 from simulacra.report.words import best_guess, promise
@@ -74,3 +75,20 @@ def test_a_large_epsilon_is_called_large():
     assert words.private
     assert any("promises little" in sentence for sentence in words.sentences)
     assert any("one visit's record left out or added" in sentence for sentence in words.sentences)
+
+
+def test_no_bound_of_the_promise_is_rounded_down():
+    certificate = {"private": True, "delta": 1e-5, "adjacency": "add-remove", "unit": "image"}
+    for epsilon, factor in ((0.0, "1"), (0.1, "1.11"), (5.0, "149"), (12.0, "162,755"), (60.0, "more than 10^10")):
+        said = " ".join(promise(certificate | {"epsilon": epsilon}).sentences)
+        assert f"at most {factor} times" in said
+        assert "one image left out or added" in said
+
+
+def test_delta_is_added_and_is_not_how_often_the_factor_fails():
+    """Under Gaussian noise of (1, 1e-5) the odds change by more than e sixteen times as often as delta says."""
+    noise = calibrate(Event(noise_multiplier=1.0), 1.0, 1e-5).noise_multiplier
+    fails = math.erfc((noise - 0.5 / noise) / math.sqrt(2)) / 2
+    assert fails > 1.6e-4
+    words = promise({"private": True, "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"})
+    assert not any("except with probability" in sentence for sentence in words.sentences)
