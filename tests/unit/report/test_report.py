@@ -261,6 +261,16 @@ def test_a_run_that_is_not_private_says_so_first(certificate: dict[str, Any], pl
     assert "to the power of epsilon" not in page.text
 
 
+def test_a_run_that_is_not_private_is_nowhere_called_fit_to_be_shared(full: ReportContent):
+    steps = [dict(step, noise_multiplier=0.0, noise_std=0.0) for step in CERTIFICATE["steps"]]
+    certificate = CERTIFICATE | {"private": False, "epsilon": None, "delta": None, "steps": steps}
+    page = Page(report.render(dataclasses.replace(full, certificate=certificate)))
+    for words in ("shared freely", "The promise holds", "no further privacy"):
+        assert words not in page.text
+        assert words in Page(report.render(full)).text
+    assert page.words.count("none") >= len(steps)
+
+
 @pytest.mark.parametrize("channels", [None, 1, 3])
 def test_images_are_shown_by_class_and_real_ones_only_as_averages(channels: int | None):
     shape = (40, 5, 4) if channels is None else (40, 5, 4, channels)
