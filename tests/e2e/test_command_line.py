@@ -399,7 +399,10 @@ def test_a_stopped_training_leaves_a_usable_run(
     assert cli("sample", "run", "-n", "5", "--out", "early.csv").code == 0
     monkeypatch.undo()
     monkeypatch.chdir(work)
-    assert cli("train", "run", "--seed", "5", "--device", "cpu").code == 0
+    again = cli("train", "run", "--seed", "5", "--device", "cpu")
+    assert again.code == 0
+    assert "Nothing was spent; next:" in again.out
+    assert "Spent in ledger" not in again.out
     assert json.loads((work / "run" / "training.json").read_text())["stopped_early"] is False
     assert tiny.reservations(work / "people.ledger") == 5, "training costs nothing"
 

@@ -93,7 +93,7 @@ def train(run: str, seed: int, device: str, settings: tuple[str, ...], as_json: 
 
     with progress(as_json) as watcher:
         trained = make(run, seed=seed, device=device, settings=parse_assignments(settings), watcher=watcher)
-    _announce(trained, as_json, _sample_hint(trained))
+    _announce(trained, as_json, _sample_hint(trained), spent=False)
 
 
 @click.command()
@@ -162,7 +162,7 @@ def condense(run: str, settings: tuple[str, ...], as_json: bool, **arguments: An
 
     with progress(as_json) as watcher:
         made = make(run, settings=parse_assignments(settings), watcher=watcher, **arguments)
-    _announce(made, as_json, _sample_hint(made))
+    _announce(made, as_json, _sample_hint(made), spent=False)
 
 
 @click.command()
@@ -230,7 +230,7 @@ def _sample_hint(run: Any) -> str:
     return f"next: simulacra sample {run.folder} {rows}--out samples.{kind}"
 
 
-def _announce(run: Any, as_json: bool, hint: str) -> None:
+def _announce(run: Any, as_json: bool, hint: str, *, spent: bool = True) -> None:
     certificate, training = run.certificate, run.training
     if as_json:
         emit(
@@ -255,4 +255,5 @@ def _announce(run: Any, as_json: bool, hint: str) -> None:
     if training and training.get("diverged"):
         say("Training ended early: its numbers grew beyond all bounds. The sampler is the last good one.")
         say("What was drawn stays spent. A new run with a lower learning_rate may do better.")
-    say(f"Spent in ledger {certificate['ledger']}; {hint}")
+    paid = f"Spent in ledger {certificate['ledger']}" if spent else "Nothing was spent"
+    say(f"{paid}; {hint}")
