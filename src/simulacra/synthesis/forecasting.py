@@ -51,7 +51,7 @@ class Forecast:
             told.append("For a forecast of noise against signal, say --rows N (a public guess).")
             return told
         if not self.classes:
-            told.append("All is asked in training loops: there is no one signal to hold their noise against.")
+            told.append("Training loops ask for all but counts: there is no one signal to hold their noise against.")
             return told
         told.append(
             f"Noise against the largest possible signal, per class (below {FAVOURABLE:g} is good, above 1 drowns it):"

@@ -156,14 +156,14 @@ def gauge(
 
     An embedding is split by class if its size is a multiple of the number of classes and larger, and it is not named
     among those `of_all`; one that is not is held against all records. Counts are gauged only if there is nothing else,
-    and training loops never: what they release is no mean of records.
+    and training loops never: what they release is no mean of records, so that of counts and a loop nothing is gauged.
     """
     classes = schema.classes
     lasting = sorted((p for p in plan.steps if not p.transient), key=_drowned, reverse=True)
     apart = [planned for planned in lasting if planned.step.name not in of_all]
     split = [planned for planned in apart if planned.step.size > classes and planned.step.size % classes == 0]
     whole = [planned for planned in lasting if planned.step.size % classes or planned not in apart]
-    if not lasting:
+    if not (split or whole) and len(lasting) < len(plan.steps):
         return ()
     main, *others = split or whole or lasting[:1]
     names, rows, parts, total = schema.class_names or (ALL_RECORDS,), list(class_rows), classes, sum(class_rows)
