@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulacra.data.frames import check_frame, encode_frame
+from simulacra.privacy import accountant
+from simulacra.privacy.accountant import Event
 from simulacra.report.charts import curve, number, split, versus
 from simulacra.report.columns import MOST_COLUMNS, column_views
 from simulacra.report.content import ReportContent
@@ -47,14 +49,15 @@ def view(content: ReportContent) -> dict[str, Any]:
     certificate = content.certificate
     steps = [dict(step) for step in certificate.get("steps") or ()]
     prior = [dict(step, prior=True, name="schema draft") for step in certificate.get("prior") or ()]
+    parts = budget_parts(prior + steps, certificate.get("epsilon"), certificate.get("delta"))
     values = {
         "content": content,
         "certificate": certificate,
         "promise": promise(certificate),
         "adjacency": adjacency_words(certificate),
         "steps": prior + steps,
-        "parts": budget_parts(prior + steps),
-        "split": _split(prior + steps),
+        "parts": parts,
+        "split": _split(parts),
         "sampled": any(_rate(step) < 1 for step in prior + steps),
         "curve": _delta_curve(certificate),
         "signal": _signal(content.class_signal, content.class_words),
@@ -75,18 +78,30 @@ def view(content: ReportContent) -> dict[str, Any]:
     return values | {"contents": [(name, title) for name, title, key in PARTS if key is None or values[key]]}
 
 
-def budget_parts(steps: Sequence[Mapping[str, Any]]) -> list[tuple[str, float]]:
-    """The share of the budget each step takes: count / noise_multiplier^2, times sample_rate^2 where rows are sampled.
+def budget_parts(
+    steps: Sequence[Mapping[str, Any]], epsilon: float | None = None, delta: float | None = None
+) -> list[tuple[str, float]]:
+    """The share of the budget each step takes: count / noise_multiplier^2, which adds up for steps on all rows.
 
-    For Gaussian steps on all rows this is exact, since 1 / sigma^2 adds up; for sampled ones it is the leading term.
+    Steps on sampled rows have what such steps leave of one Gaussian release with the same epsilon and delta; among
+    themselves they share it by count sample_rate^2 / noise_multiplier^2, the leading term, which is all there is to go
+    by if no epsilon is given.
     """
     costs = []
     for step in steps:
         noise = step.get("noise_multiplier")
         cost = float(step.get("count") or 1) * _rate(step) ** 2 / float(noise) ** 2 if noise else 0.0
-        costs.append((str(step.get("name", "step")), cost if math.isfinite(cost) else 0.0))
-    total = sum(cost for _, cost in costs)
-    return [(name, cost / total) for name, cost in costs] if total > 0 else []
+        costs.append(cost if math.isfinite(cost) else 0.0)
+    sampled = [_rate(step) < 1 for step in steps]
+    drawn = sum(cost for cost, some in zip(costs, sampled, strict=True) if some)
+    if drawn > 0 and epsilon and delta:
+        whole = 1 / accountant.calibrate(Event(noise_multiplier=1.0), epsilon, delta).noise_multiplier ** 2
+        left = whole - (sum(costs) - drawn)
+        if left > 0:
+            costs = [cost * left / drawn if some else cost for cost, some in zip(costs, sampled, strict=True)]
+    total = sum(costs)
+    names = [str(step.get("name", "step")) for step in steps]
+    return [(name, cost / total) for name, cost in zip(names, costs, strict=True)] if total > 0 else []
 
 
 def flatten(values: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -107,8 +122,7 @@ def _rate(step: Mapping[str, Any]) -> float:
     return 1.0 if rate is None else float(rate)
 
 
-def _split(steps: Sequence[Mapping[str, Any]]) -> Any:
-    parts = budget_parts(steps)
+def _split(parts: Sequence[tuple[str, float]]) -> Any:
     if not parts:
         return None
     return split(parts, label="Budget: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in parts))

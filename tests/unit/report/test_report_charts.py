@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from simulacra.privacy.accountant import Event, calibrate
+from simulacra.privacy.accountant import Event, calibrate, epsilon
 from simulacra.report.charts import bars, curve, histogram, number, percent, split, versus
 from simulacra.report.sections import budget_parts, flatten
 from simulacra.report.words import best_guess, promise
@@ -57,6 +57,21 @@ def test_the_budget_is_split_by_inverse_squared_noise():
     assert budget_parts([sampled, {"name": "a", "noise_multiplier": 1.0}])[0][1] == pytest.approx(0.5)
 
 
+def test_a_loop_has_what_the_other_steps_leave_of_the_epsilon():
+    """With little noise and few draws the leading term is far off: here it would give the loop a twentieth."""
+    counts = Event(noise_multiplier=2.5)
+    loop = Event(noise_multiplier=0.5, sample_rate=0.01, count=20)
+    promised = epsilon((counts, loop), 1e-5)
+    steps = [{"name": "counts", "noise_multiplier": 2.5, "count": 1}]
+    steps += [{"name": "loop", "noise_multiplier": 0.5, "sample_rate": 0.01, "count": 20}]
+    shares = dict(budget_parts(steps, promised, 1e-5))
+    assert shares["counts"] == pytest.approx(0.12, abs=0.02)
+    assert sum(shares.values()) == pytest.approx(1.0)
+    # By itself the loop costs three times the epsilon of the counts.
+    assert epsilon((loop,), 1e-5) > 3 * epsilon((counts,), 1e-5)
+    assert dict(budget_parts(steps))["counts"] > 0.9
+
+
 def test_settings_are_flattened_with_dots():
     assert flatten({"a": 1, "b": {"c": None, "d": [1, 2]}}) == [("a", "1"), ("b.c", "default"), ("b.d", "1, 2")]
 
@@ -79,8 +94,8 @@ def test_a_large_epsilon_is_called_large():
 
 def test_no_bound_of_the_promise_is_rounded_down():
     certificate = {"private": True, "delta": 1e-5, "adjacency": "add-remove", "unit": "image"}
-    for epsilon, factor in ((0.0, "1"), (0.1, "1.11"), (5.0, "149"), (12.0, "162,755"), (60.0, "more than 10^10")):
-        said = " ".join(promise(certificate | {"epsilon": epsilon}).sentences)
+    for promised, factor in ((0.0, "1"), (0.1, "1.11"), (5.0, "149"), (12.0, "162,755"), (60.0, "more than 10^10")):
+        said = " ".join(promise(certificate | {"epsilon": promised}).sentences)
         assert f"at most {factor} times" in said
         assert "one image left out or added" in said
 
