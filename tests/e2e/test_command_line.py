@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -136,9 +138,9 @@ def test_the_straight_path_from_a_file_to_a_verified_run(story: Story, cli: Cli,
     assert "outside the privacy guarantee" in scored["computed_on"]
 
     page = Path(cli("report", "run", "--test", story.data, "--json").json["report"])
-    html = (work / page).read_text(encoding="utf-8")
-    assert "add-remove" in html or "added or removed" in html
-    assert "<script" not in html
+    text = (work / page).read_text(encoding="utf-8")
+    assert "add-remove" in text or "added or removed" in text
+    assert "<script" not in text
 
     verified = cli("verify", "run", "--json")
     assert verified.code == 0
@@ -149,6 +151,23 @@ def test_the_straight_path_from_a_file_to_a_verified_run(story: Story, cli: Cli,
     assert shown["guaranteed"] is False
     assert [entry["kind"] for entry in shown["entries"]] == ["open", "reserve", "ask", "ask", "answer", "answer"]
     assert cli("ledger", "check", f"{name}.ledger", "--json").json == {"ok": True, "entries": 6}
+
+
+@pytest.mark.parametrize("kind", ["labelled-csv", "images-npz"])
+def test_the_commands_of_the_report_make_another_run_like_it(kind: str, cli: Cli, work: Path) -> None:
+    story = STORIES[kind]
+    story.write(work / story.data)
+    (work / "schema.toml").write_text(story.schema)
+    words = ("--schema", "schema.toml", *BUDGET, "--out", "run", *QUICK, "--seed", "3", "--device", "cpu")
+    assert cli("fit", story.data, *words).code == 0
+    page = Path(cli("report", "run", "--json").json["report"]).read_text(encoding="utf-8")
+    shown = html.unescape(re.findall(r"<pre[^>]*><code>(.*?)</code>", page, re.DOTALL)[-1])
+    for line in shown.splitlines():
+        done = cli(*shlex.split(line.replace("DATA", story.data))[1:])
+        assert done.code == 0, (line, done.err)
+    first, second = (json.loads((work / run / "training.json").read_text()) for run in ("run", "again"))
+    assert (first["settings"], first["seed"]) == (second["settings"], second["seed"])
+    assert "--set training.steps=6" in shown
 
 
 def count_samples(path: Path) -> int:

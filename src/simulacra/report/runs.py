@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from simulacra.data.writers import check_new
 from simulacra.datasets.results import known, results
 from simulacra.evaluate.released import load_released_scores
 from simulacra.evaluate.runs import load_scores
+from simulacra.methods import make_method
 from simulacra.privacy.plan import Plan
 from simulacra.report.accounts import read_accounts
 from simulacra.report.content import ReportContent
@@ -101,9 +103,22 @@ def _commands(run: Run, certificate: dict[str, Any], training: dict[str, Any] | 
         else "--not-private"
     )
     seed = training["seed"] if training else 0
+    settings = training["settings"] if training else run.method.to_mapping()
+    usual = make_method(run.method.name, {}, run.schema).to_mapping()
+    rows = "" if run.sampler.size else "-n 1000 "
+    words = ["simulacra fit DATA --schema", shlex.quote(f"{run.folder.name}/schema.toml"), "--method", run.method.name]
+    words += [f"--set {shlex.quote(one)}" for one in _changed(settings, usual)]
     return [
-        f"simulacra fit DATA --schema schema.toml --method {run.method.name} {privacy} "
-        f"--adjacency {certificate['adjacency']} --seed {seed} --out {run.folder.name}",
-        f"simulacra sample {run.folder.name} -n 1000 --out samples",
-        f"simulacra verify {run.folder.name}",
+        f"{' '.join(words)} {privacy} --adjacency {certificate['adjacency']} --seed {seed} --out again",
+        f"simulacra sample again {rows}--out samples.{'npz' if run.schema.image else 'csv'}",
     ]
+
+
+def _changed(settings: Mapping[str, Any], usual: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """The settings that differ from those the method has for such data by itself, as --set takes them."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _changed(value, usual.get(name) or {}, f"{prefix}{name}.")
+        elif name not in usual or value != usual[name]:
+            parts = value if isinstance(value, (list, tuple)) else [value]
+            yield f"{prefix}{name}={','.join('none' if part is None else str(part) for part in parts)}"
