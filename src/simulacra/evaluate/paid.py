@@ -29,6 +29,9 @@ RELEASABLE = (*RANKED, *DISTANCES)
 REDRAWS = 200
 """So often is noise of the same size added again, to see what it does to a score: post-processing, so it is seeded."""
 
+PLAIN = 2
+"""A distance so many times what noise alone would give is mostly distance."""
+
 MIXED = 20
 """Steps inside a bin."""
 
@@ -106,6 +109,11 @@ def read_answers(questions: Questions, answers: Mapping[str, tuple[Counts, float
         scores |= _pair_distances(questions, *answers["pairs"])
     if _drowned(questions, answers):
         notes.append("the noise is about as large as the number of test records: these figures say nothing")
+    notes += [
+        f"{name} is less than {PLAIN} times what noise alone would give: much of it may be noise"
+        for name in DISTANCES
+        if f"{name}_mean" in scores and scores[f"{name}_mean"] < PLAIN * scores[f"{name}_noise_floor"]
+    ]
     details = {"classifiers": rows, "train_rows": len(questions.labels)} if rows else {}
     return Scores(scores=scores, details=details, notes=notes, computed_on=computed_on)
 
@@ -189,7 +197,7 @@ def _pair_distances(questions: Questions, counts: Counts, noise_std: float) -> d
 
 
 def _distances(name: str, lines: Sequence[tuple[Counts, Counts]], noise_std: float) -> dict[str, float]:
-    """Mean and largest distance, and what noise alone would give: shares of noise do not cancel, they add up."""
+    """Mean and largest distance, and what noise alone would give of each: its shares do not cancel, they add up."""
     found, floors = [], []
     for ours, noisy in lines:
         total = max(float(noisy.sum()), 1e-9)
@@ -199,6 +207,7 @@ def _distances(name: str, lines: Sequence[tuple[Counts, Counts]], noise_std: flo
         f"{name}_mean": float(np.mean(found)),
         f"{name}_max": float(np.max(found)),
         f"{name}_noise_floor": float(np.mean(floors)),
+        f"{name}_max_noise_floor": float(np.max(floors)),
     }
 
 

@@ -88,7 +88,8 @@ def released_view(scores: Scores) -> dict[str, Any]:
         if name.endswith(("_noise", "_noise_floor")):
             continue
         stem = name.removesuffix("_mean").removesuffix("_max")
-        floor = scores.scores.get(f"{stem}_noise_floor")
+        # The largest of several distances has most noise, so it has a floor of its own.
+        floor = scores.scores.get(f"{name.removesuffix('_mean')}_noise_floor")
         noise = scores.scores.get(f"{stem}_noise")
         said = f"± {number(noise, 2)}" if noise is not None else (f"noise alone {number(floor, 2)}" if floor else "")
         title = f"Distance, {DISTANCE_WORDS[name]}" if name in DISTANCE_WORDS else SCORE_WORDS.get(stem, stem)

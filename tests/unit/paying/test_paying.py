@@ -131,6 +131,17 @@ def test_what_is_promised_stands_beside_the_scores_and_no_count_of_records_does(
     assert 1.0 < total.epsilon < 2.0  # and paid for again
 
 
+def test_a_distance_that_noise_could_have_made_is_told_beside_what_noise_makes_of_the_worst(
+    people: tuple[pd.DataFrame, pd.DataFrame, Schema], work: Path
+) -> None:
+    synthetic, real, schema = people
+    ways = {"schema": schema, "ledger": "test.ledger", "scores": ["tvd_2way"], **BUDGET}
+    drowned = simulacra.evaluate_privately(synthetic, real, epsilon=1.0, **ways)
+    assert drowned.scores["tvd_2way_max_noise_floor"] > 1.5 * drowned.scores["tvd_2way_noise_floor"]
+    assert any("much of it may be noise" in note for note in drowned.notes)
+    assert not simulacra.evaluate_privately(synthetic, real, epsilon=ENDLESS, **ways).notes
+
+
 @pytest.mark.slow
 def test_the_noise_of_a_score_is_about_what_it_says(
     people: tuple[pd.DataFrame, pd.DataFrame, Schema], work: Path
