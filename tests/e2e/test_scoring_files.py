@@ -203,6 +203,7 @@ def test_tables_have_a_spread_over_seeds_a_yardstick_and_groups(cli: Cli, traine
     scores, details = done.json["scores"], done.json["details"]
     assert {"auroc_mean", "auroc_mean_spread", "real_auroc_mean", "tvd_3way_mean_spread"} <= set(scores)
     assert details["seeds"] == [0, 1]
+    assert details["real_train_rows"] == len(tiny.people())
     assert list(details["by_group"]) == ["town"]
     hard = scored(cli, "run", "--test", table, "--protocol", "papers", *quick)
     soft = scored(cli, "run", "--test", table, *quick)

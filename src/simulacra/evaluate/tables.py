@@ -128,7 +128,10 @@ def _classified(
         parts.append(
             Scores(
                 scores={f"real_{name}": value for name, value in yardstick.scores.items()},
-                details={"real_classifiers": yardstick.details["classifiers"]},
+                details={
+                    "real_classifiers": yardstick.details["classifiers"],
+                    "real_train_rows": yardstick.details["train_rows"],
+                },
                 notes=[f"trained on real rows: {note}" for note in yardstick.notes],
             )
         )

@@ -33,7 +33,7 @@ def write_page(path: str | os.PathLike[str], template: str, values: Mapping[str,
 def _fill(template: str, values: Mapping[str, Any]) -> str:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    from simulacra.report.charts import number, percent
+    from simulacra.report.charts import fixed, number, percent
 
     environment = Environment(
         loader=PackageLoader("simulacra", "report"),
@@ -42,6 +42,7 @@ def _fill(template: str, values: Mapping[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["fixed"] = fixed
     environment.filters["number"] = number
     environment.filters["percent"] = percent
     return environment.get_template(template).render(values)

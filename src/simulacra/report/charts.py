@@ -37,6 +37,11 @@ def number(value: object, digits: int = 4) -> str:
     return re.sub(r"e([+-])0*", lambda match: "e" + match[1].strip("+"), f"{value:.{digits}g}")
 
 
+def fixed(value: float | None) -> str:
+    """Three decimals, so that the figures of a column line up; a dash for none."""
+    return "–" if value is None else f"{value:.3f}"
+
+
 def percent(share: float) -> str:
     """A share in per cent; a tiny one is not rounded away to nothing."""
     text = "0 %" if share <= 0 else ("< 0.1 %" if share < 0.001 else f"{100 * share:.1f} %")

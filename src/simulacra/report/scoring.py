@@ -72,11 +72,16 @@ def score_view(scores: Scores | None) -> dict[str, Any] | None:
             if name in LIKENESS_WORDS
         ],
         "seeds": _count(details.get("seeds")),
+        "spreads": {
+            (row.get("name"), metric): values.get(f"{row.get('name')}_{metric}_spread")
+            for row in rows
+            for metric in metrics
+        },
         "by_class": details.get("by_class") or [],
         "by_group": details.get("by_group") or {},
         "notes": [note for note in scores.notes if note != WARNING],  # the table below says the same
         "details": details,
-        "others": _other_scores(values, {str(row.get("name")) for row in rows}),
+        "others": _other_scores(values, {str(row.get("name")): str(row.get("title", "")) for row in rows}),
     }
 
 
@@ -153,13 +158,15 @@ def _figure(name: str, value: float) -> str:
     return f"{value:.1f}" if name.startswith("FID") else f"{value:.3f}"
 
 
-def _other_scores(scores: Mapping[str, float], classifiers: set[str]) -> list[tuple[str, float]]:
-    """What no other table of the report shows: FID and its kin, and the spread of classifiers over seeds."""
+def _other_scores(scores: Mapping[str, float], classifiers: Mapping[str, str]) -> list[tuple[str, float]]:
+    """What no other table of the report shows: FID and its kin, and the best of classifiers over seeds."""
     starts = (*(f"{metric}_" for metric in SCORE_WORDS), *(f"real_{metric}_" for metric in SCORE_WORDS))
     starts = (*starts, "tvd_", "correlation_", "detection_", "dcr_")
-    in_rows = {f"{name}_{metric}" for name in classifiers for metric in SCORE_WORDS}
+    measured = [(f"{name}_{metric}", title) for name, title in classifiers.items() for metric in SCORE_WORDS]
+    in_rows = {found + ending for found, _ in measured for ending in ("", "_spread")}
+    best = {f"{found}_best": f"{title}, {found.rpartition('_')[2]}, best of the seeds" for found, title in measured}
     return [
-        (_score_title(name), value)
+        (best.get(name) or _score_title(name), value)
         for name, value in scores.items()
         if not name.startswith(starts) and name not in in_rows
     ]

@@ -165,13 +165,16 @@ def test_fid_and_the_spread_over_seeds_stand_beside_the_classifiers(full: Report
     assert full.scores is not None
     row = {"name": "cnn", "title": "A network", "accuracy": 0.9, "f1": 0.89, "seconds": 1.0, "note": ""}
     measured = Scores(
-        scores={"fid_dp_gan": 26.6, "cnn_accuracy": 0.9, "cnn_f1": 0.89, "cnn_accuracy_best": 0.95},
-        details={"classifiers": [row], "train_rows": 40, "test_rows": 60},
+        scores={"fid_dp_gan": 26.6, "cnn_accuracy": 0.9, "cnn_f1": 0.89, "cnn_accuracy_best": 0.95}
+        | {"cnn_accuracy_spread": 0.012, "cnn_f1_spread": 0.013},
+        details={"classifiers": [row], "train_rows": 40, "test_rows": 60, "seeds": 3},
     )
     text = Page(report.render(dataclasses.replace(full, scores=measured))).text
     assert "FID (60,000 images against the test images)" in text
-    assert "cnn accuracy best" in text
-    assert "cnn accuracy0.9" not in text.replace(" best", "")
+    assert "A network, accuracy, best of the seeds" in text
+    assert "means over 3 seeds" in text
+    assert text.count("0.900 ± 0.012") == text.count("0.890 ± 0.013") == 1
+    assert "spread" not in text
 
 
 def test_noise_per_class_is_told_in_words_with_what_would_be_favourable(full: ReportContent):

@@ -156,12 +156,23 @@ def test_breakdowns_spreads_and_yardsticks_are_shown(full: ReportContent) -> Non
         details={
             **full.scores.details,
             "seeds": [0, 1],
+            "real_train_rows": 32_561,
             "by_class": [{"class": HOSTILE, "recall": 0.77, "tvd_1way": None, **line}],
             "by_group": {"town": [{"value": HOSTILE, "accuracy": 0.66, **line}]},
         },
     )
     page = Page(report.render(dataclasses.replace(full, scores=scores)))
-    for words in ("± 0.017", "0.899", "0.61", "0.77", "0.66", "triples of columns, mean", "no measure of privacy"):
+    for words in (
+        "± 0.017",
+        "32,561 real rows",
+        "0.899",
+        "0.610",
+        "0.770",
+        "0.660",
+        "of the first seed",
+        "triples of columns, mean",
+        "no measure of privacy",
+    ):
         assert words in page.text
     assert "means over 2 seeds" in page.text
 
