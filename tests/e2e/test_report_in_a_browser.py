@@ -104,3 +104,20 @@ def test_a_page_that_is_broken_would_be_noticed(work: Path) -> None:
     assert overflow(wide, DESK) == 0
     with pytest.raises(AssertionError, match="hardly anything"):
         looked_at(blank)
+
+
+def test_a_heat_map_of_few_and_many_cells_is_a_square_and_not_a_tower(work: Path) -> None:
+    """A column of 3 values across and one of 40 down was drawn thirteen times as high as wide."""
+    from simulacra.report.maps import SYNTHETIC, _picture
+
+    style = (Path(__file__).parents[2] / "src/simulacra/report/style.css").read_text(encoding="utf-8")
+    picture = _picture(np.ones((40, 3)), SYNTHETIC)
+    page = work / "map.html"
+    measure = "document.title = `${m.offsetWidth} ${m.offsetHeight}`"
+    page.write_text(
+        f'<!doctype html><style>{style}</style><div style="width:200px"><img id="m" class="map" src="{picture}"></div>'
+        f"<script>onload = () => {{ {measure} }}</script>"
+    )
+    title = re.search(r"<title>(\d+) (\d+)</title>", browse(work, "--dump-dom", page.as_uri()))
+    assert title
+    assert title[1] == title[2] == "200"

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from simulacra.data.cell_names import cell_names, ends
 from simulacra.data.frames import Encoded
 from simulacra.evaluate.correlations import strengths
 from simulacra.report.charts import number
-from simulacra.schema import Column, Schema
+from simulacra.schema import Column, Datetime, Numeric, Schema
 
 SYNTHETIC, REAL, NEGATIVE = (47, 109, 181), (180, 72, 12), (150, 60, 140)
 MOST_CORRELATED = 24
@@ -50,10 +51,12 @@ class Correlations:
 
 @dataclass(frozen=True, kw_only=True)
 class PairView:
-    """One pair of columns: the joint shares, synthetic and real."""
+    """One pair of columns, each with its values from first to last: the joint shares, synthetic and real."""
 
     across: str
+    across_span: str
     down: str
+    down_span: str
     maps: tuple[HeatMap, ...]
     distance: str | None
 
@@ -132,7 +135,25 @@ def _pair(synthetic: Encoded, real: Encoded | None, across: Column, down: Column
             HeatMap(title="Real", picture=_picture(np.sqrt(theirs / top), REAL), words=f"{label}, real", real=True)
         )
         distance = number(float(0.5 * np.abs(ours - theirs).sum()), 3)
-    return PairView(across=across.name, down=down.name, maps=tuple(maps), distance=distance)
+    return PairView(
+        across=across.name,
+        across_span=_span(across),
+        down=down.name,
+        down_span=_span(down),
+        maps=tuple(maps),
+        distance=distance,
+    )
+
+
+def _span(column: Column) -> str:
+    """What the first and the last cell of a picture stand for."""
+    if column.cells > MOST_CELLS:
+        return "its commonest values"
+    if isinstance(column, (Numeric, Datetime)):
+        lower, upper = ends(column)
+        return f"{lower} to {upper}{', then missing' if column.missing else ''}"
+    names = cell_names(column)
+    return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
 
 
 def _kept(synthetic: Encoded, real: Encoded | None, column: Column) -> NDArray[np.int64]:

@@ -32,6 +32,8 @@ def test_correlations_and_pairs_stand_side_by_side_with_the_real_ones(full: Repo
     assert sum("differ most" in text for text in alternatives) == 1
     assert sum("Shares of" in text and "real" in text for text in alternatives) == 6
     assert "Largest differences" in page.text
+    order = page.text.partition("rows from the top, in this order:")[2].split()
+    assert order[0] == full.schema.columns[0].name.split()[0]
 
 
 def test_without_real_rows_there_is_one_map_of_each(plain: ReportContent) -> None:  # noqa: F811
@@ -58,6 +60,7 @@ def test_a_column_of_thousands_of_values_is_drawn_by_the_commonest() -> None:
     rows_encoded = encode_frame(frame, schema)
     (pair,) = pair_views(rows_encoded, None, schema)
     assert len(pair.maps[0].picture) < 20_000
+    assert (pair.across_span, pair.down_span) == ("its commonest values", "0 to 1")
     found = correlations(rows_encoded, None, schema)
     assert found is not None
     assert found.names == ("c", "x")
