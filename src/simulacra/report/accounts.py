@@ -29,7 +29,7 @@ class Spending:
 
 @dataclass(frozen=True, kw_only=True)
 class Accounts:
-    """A ledger as it stood when the report was made."""
+    """A ledger as it stood when the report was made; `strange` if the run that the report is about is not in it."""
 
     name: str
     adjacency: str
@@ -38,6 +38,7 @@ class Accounts:
     cap: float | None
     lines: tuple[Spending, ...]
     left_out: int
+    strange: bool
 
     @property
     def chart(self) -> Markup | None:
@@ -67,6 +68,7 @@ def read_accounts(path: str | Path, *, this: str) -> Accounts:
         cap=None if total.cap is None else total.cap.epsilon,
         lines=tuple(shown),
         left_out=len(lines) - len(shown),
+        strange=this not in by_run,
     )
 
 

@@ -96,6 +96,9 @@ def test_the_ledger_is_told_by_run_with_the_cap(trained: Path, work: Path, plain
     assert "of a cap of 9 that was fixed in advance" in page.text
     assert "this run" in page.text
     assert any("of a cap of 9" in str(svg["aria-label"]) for svg in page.all("svg"))
+    assert "This run is not in it" not in page.text
+    strange = read_accounts(work / "people.ledger", this="0" * 16)
+    assert "This run is not in it" in Page(report.render(dataclasses.replace(plain, accounts=strange))).text
 
 
 def test_released_scores_are_not_marked_as_outside_the_guarantee(plain: ReportContent) -> None:  # noqa: F811
