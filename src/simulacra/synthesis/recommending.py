@@ -17,14 +17,15 @@ from typing import Any
 from simulacra.datasets import results as book
 from simulacra.datasets import schema as known_schema
 from simulacra.datasets import training_rows
-from simulacra.errors import SettingError, SimulacraError
+from simulacra.errors import DataError, SettingError, SimulacraError
 from simulacra.methods import all_methods, make_method
 from simulacra.methods import presets as paper_presets
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.plan import make_plan
+from simulacra.privacy.query import Step
 from simulacra.schema import Schema
 from simulacra.synthesis.expecting import Seen, expected, nearness
-from simulacra.synthesis.gauge import FAVOURABLE, Gauge, gauge
+from simulacra.synthesis.gauge import ALL_RECORDS, FAVOURABLE, Gauge, gauge
 from simulacra.synthesis.releasing import load_schema
 
 MEASURES = {
@@ -176,21 +177,29 @@ def _advise(
 ) -> Advice | None:
     """None for a method that is not for such data, by its own refusal."""
     assert schema.rows is not None
+    settings: dict[str, Any] = {}
+    steps: Sequence[Step] = ()
+    missing = ""
     try:
         method = make_method(name, {}, schema)
         settings = _settings(method, schema, schema.rows)
         method = method.replace(settings)
         steps = method.plan(schema)
+    except DataError as error:
+        missing = str(error)  # a public network that is not here: a reason to get it, none to keep silent
     except SimulacraError:
         return None
     worst: Gauge | None = None
     reasons = []
-    if all(step.sample_rate == 1 and step.count == 1 for step in steps):
+    if not missing and all(step.sample_rate == 1 and step.count == 1 for step in steps):
         # Training loops have no one signal to hold their noise against, and take seconds to calibrate.
         gauges = gauge(make_plan(steps, budget), schema, per_class, of_all=method.of_all_classes(schema))
         worst = max(gauges, key=lambda one: one.ratio, default=None)
     if worst is not None:
-        reasons.append(f"{worst.name}: {worst.words()}")
+        whose = worst.name if worst.name == ALL_RECORDS else f'class "{worst.name}"'
+        reasons.append(f"{whose}: {worst.words()}")
+    elif missing:
+        reasons.append(missing)
     else:
         reasons.append("it draws while it learns, so there is no one signal to hold the noise against")
     reasons += [one.words() for one in evidence]
@@ -219,8 +228,8 @@ def _verdict(evidence: Sequence[Evidence], ratio: float | None) -> str:
     if not evidence:
         return UNKNOWN
     measured = [one.nearness for one in evidence if not one.source]
-    # The gauge is a bound; what was measured on data of that size speaks louder.
-    stands = ratio is None or ratio <= 3 * FAVOURABLE or max(measured, default=0.0) >= ALIKE
+    # The gauge is a bound; what was measured on data of that size speaks louder, and alone where there is no gauge.
+    stands = (ratio is not None and ratio <= 3 * FAVOURABLE) or max(measured, default=0.0) >= ALIKE
     return GOOD if measured and stands else FAIR
 
 

@@ -68,6 +68,27 @@ def test_so_few_records_are_told_that_noise_will_win() -> None:
     assert all("nothing is assured" in advice.reasons[0] for advice in once)
 
 
+def test_a_loop_that_has_no_gauge_is_recommended_only_where_data_of_that_size_were_measured() -> None:
+    """On a hundred records noise wins for all that can be gauged; nothing says that it would not for a loop."""
+    for rows, verdict in ((100, "worth a try"), (60_000, "recommended")):
+        found = {advice.method: advice for advice in recommend(datasets.schema("mnist"), rows=rows, epsilon=1.0)}
+        assert found["ndpdc"].noise_ratio is None
+        assert found["ndpdc"].verdict == verdict
+    few = recommend(datasets.schema("mnist"), rows=100, epsilon=1.0)
+    assert 'class "0": noise is' in next(one for one in few if one.noise_ratio is not None).reasons[0]
+
+
+def test_a_method_whose_public_network_is_not_here_is_named_with_the_way_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SIMULACRA_CACHE", str(tmp_path))
+    found = recommend(datasets.schema("cifar10"), rows=50_000, epsilon=10.0)
+    advice = next(one for one in found if one.method == "dp-mepf")
+    assert "simulacra weights get" in advice.reasons[0]
+    assert advice.evidence
+    assert not any(one.method == "dp-mepf" for one in recommend(datasets.schema("adult"), rows=50_000, epsilon=10.0))
+
+
 def test_evidence_is_from_a_near_epsilon_or_there_is_none() -> None:
     for advice in recommend(datasets.schema("adult"), rows=50_000, epsilon=1e-4):
         assert advice.evidence == ()
@@ -87,6 +108,17 @@ def test_a_schema_nobody_has_seen_is_answered_too() -> None:
     assert found
     assert all(advice.preset is None for advice in found)
     recommend(Schema(image=ImageShape(height=9, width=9, channels=3)), rows=500, epsilon=2.0)
+
+
+@pytest.mark.parametrize(
+    ("page", "name", "rows", "epsilon"), [("tables", "adult", 30_000, 1.0), ("images", "digits", 1400, 5.0)]
+)
+def test_the_notebooks_show_what_is_recommended_now(page: str, name: str, rows: int, epsilon: float) -> None:
+    text = (Path(__file__).parents[3] / "docs" / f"tutorial-{page}.md").read_text(encoding="utf-8")
+    shown = text.partition("noise / signal\n")[2].partition("```")[0].splitlines()
+    found = recommend(datasets.schema(name), rows=rows, epsilon=epsilon)[: len(shown)]
+    assert [line.split()[0] for line in shown] == [advice.method for advice in found]
+    assert all(advice.verdict in line for line, advice in zip(shown, found, strict=True))
 
 
 def test_bad_guesses_are_refused() -> None:
