@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from simulacra.data.writers import check_new
-from simulacra.report.charts import number
+from simulacra.report.charts import fixed, number
 from simulacra.report.comparison import Comparison, Group, compare
 from simulacra.report.curves import lines_over_epsilon, marker
 from simulacra.synthesis.run import Run
 
 LOWER_IS_BETTER = ("fid", "kid", "tvd_", "correlation_difference", "released_tvd_")
 TITLES = {"auroc": "AUROC", "auprc": "AUPRC", "f1": "F1", "fid": "FID", "tvd": "TVD", "lr": "LR", "mlp": "MLP"}
+TITLES |= {"kid": "KID", "cnn": "CNN", "resnet9": "ResNet-9", "1way": "1-way", "2way": "2-way", "3way": "3-way"}
+TITLES |= {"dp": "DP", "gan": "GAN", "mepf": "MEPF"}
 
 
 def write_comparison(
@@ -71,10 +73,12 @@ def _cell(group: Group, score: str) -> str:
     if score not in group.values:
         return "–"
     spread = group.spread(score)
-    return f"{number(group.mean(score), 3)}" + (f" ± {number(spread, 2)}" if spread is not None else "")
+    # Shares line up with three decimals; distances between features have no scale of their own.
+    mean = number(group.mean(score), 3) if score.startswith(("fid", "kid")) else fixed(group.mean(score))
+    return mean + (f" ± {number(spread, 2)}" if spread is not None else "")
 
 
 def _title(score: str) -> str:
-    """tvd_2way_mean: TVD 2way mean."""
-    words = score.split("_")
-    return " ".join(TITLES.get(word, word) for word in words)
+    """tvd_2way_mean: TVD 2-way mean."""
+    title = " ".join(TITLES.get(word, word) for word in score.split("_"))
+    return title[:1].upper() + title[1:]

@@ -13,6 +13,10 @@ Point = tuple[float, float, float]
 """Epsilon, mean, standard deviation (0 if there is none)."""
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520, 280, 62, 18, 26, 42
+CLOSE = 0.1
+"""Epsilons within a quarter of one another are not drawn at the two ends of the picture."""
+ROOM = 30
+"""Between two figures below the axis."""
 CORNERS = {
     "square": ((-4, -4), (4, -4), (4, 4), (-4, 4)),
     "diamond": ((0, -6), (6, 0), (0, 6), (-6, 0)),
@@ -30,7 +34,7 @@ def lines_over_epsilon(lines: Sequence[tuple[str, Sequence[Point]]], *, label: s
     xs = [math.log10(epsilon) for epsilon, _, _ in points]
     lows, highs = [y - s for _, y, s in points], [y + s for _, y, s in points]
     first, last = min(xs), max(xs)
-    if last - first < 1e-9:
+    if last - first < CLOSE:
         first, last = first - 0.5, last + 0.5
     low, high = min(lows), max(highs)
     margin = 0.06 * (high - low) or 0.05 * max(abs(high), 1e-3)
@@ -46,9 +50,12 @@ def lines_over_epsilon(lines: Sequence[tuple[str, Sequence[Point]]], *, label: s
     for tick in ticks(low, high):
         y = place(10**first, tick)[1]
         body += [line_of(LEFT, y, WIDTH - RIGHT, y, "grid-line"), text_at(LEFT - 6, y + 4, number(tick, 3), "end")]
+    free = 0.0
     for epsilon in sorted({epsilon for epsilon, _, _ in points}):
         x = place(epsilon, low)[0]
-        body.append(text_at(x, HEIGHT - BOTTOM + 18, number(epsilon, 3), "middle"))
+        if x >= free:  # an epsilon that was calibrated to 4.9995 is close beside 5
+            body.append(text_at(x, HEIGHT - BOTTOM + 18, number(epsilon, 3), "middle"))
+            free = x + ROOM
     body.append(line_of(LEFT, HEIGHT - BOTTOM, WIDTH - RIGHT, HEIGHT - BOTTOM, "axis"))
     for index, (_, line) in enumerate(lines):
         body += _one_line(index, sorted(line), place)

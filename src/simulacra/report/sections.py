@@ -246,6 +246,8 @@ def _cell(value: object) -> str:
         return ""
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
+    if isinstance(value, pd.Timestamp) and value == value.normalize():
+        return str(value.date())
     if isinstance(value, (float, np.floating)):
         return f"{float(value):.6g}"
     return str(value)

@@ -204,6 +204,12 @@ def test_a_release_about_all_classes_together_is_not_called_a_class(
     assert "per class" not in page.text.partition("Signal and noise")[2].partition("Numbers")[0]
 
 
+def test_days_are_shown_without_an_hour(plain: ReportContent):
+    page = Page(report.render(plain))
+    assert re.search(r"20\d\d-\d\d-\d\d", page.text)
+    assert "00:00:00" not in page.text
+
+
 def test_the_promise_is_told_in_numbers_and_words(plain: ReportContent):
     page = Page(report.render(plain))
     assert "1e-5" in page.text

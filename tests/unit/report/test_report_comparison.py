@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from test_report import Page
 
 from simulacra.errors import SettingError
 from simulacra.report.comparing import comparison_view
-from simulacra.report.comparison import compare
+from simulacra.report.comparison import Comparison, Group, compare
 from simulacra.report.curves import lines_over_epsilon
 from simulacra.synthesis.run import Run
 
@@ -52,7 +53,7 @@ def test_the_page_draws_curves_and_says_what_is_not_private(cli: tiny.Cli, runs:
     assert done.json["out"] == "compare.html"
     assert len(done.json["groups"]) == 3
     page = Page((work / "compare.html").read_text())
-    assert "0.75 ± 0.071" in page.text
+    assert "0.750 ± 0.071" in page.text
     assert "not private" in page.text
     assert "outside the privacy guarantee" in page.text
     assert any("dp-merf 0.9 at epsilon 10" in str(svg["aria-label"]) for svg in page.all("svg"))
@@ -111,3 +112,25 @@ def test_a_chart_of_equal_values_or_of_nothing_is_drawn_without_a_fault() -> Non
     assert "NaN" not in flat
     assert "nan" not in flat
     assert "No points" in lines_over_epsilon([("m", [])], label="l", title="t")
+
+
+def test_two_epsilons_side_by_side_are_not_written_over_one_another() -> None:
+    drawn = lines_over_epsilon(
+        [("m", [(4.9995, 0.5, 0.0), (1.0, 0.4, 0.0)]), ("n", [(5.0, 0.6, 0.0)])], label="", title=""
+    )
+    below = re.findall(r'y="256.0" text-anchor="middle">([^<]*)<', drawn)
+    assert below == ["1", "5"]
+    alone = lines_over_epsilon([("m", [(4.9995, 0.5, 0.0)]), ("n", [(5.0, 0.6, 0.0)])], label="", title="")
+    places = [float(x) for x in re.findall(r'<circle[^>]* cx="([\d.]+)"', alone)]
+    places += [float(x) + 4 for x in re.findall(r'<polygon[^>]* points="([\d.]+)', alone)]
+    assert len(places) == 2
+    assert abs(places[0] - places[1]) < 1
+
+
+def test_figures_of_a_comparison_line_up_and_have_readable_names() -> None:
+    values = {"accuracy_mean": [0.84], "tvd_2way_mean": [0.0687], "fid_dp_gan": [26.64]}
+    group = Group(method="m", epsilon=1.0, delta=1e-5, adjacency="add-remove", runs=("r",), values=values)
+    found = Comparison(groups=(group,), drawn=tuple(values), notes=(), computed_on=None)
+    view = comparison_view(found)
+    assert view["headings"] == ["Accuracy mean", "TVD 2-way mean", "FID DP GAN"]
+    assert view["rows"][0]["cells"] == ["0.840", "0.069", "26.6"]
