@@ -56,6 +56,14 @@ def test_a_missing_column_is_named(side: int, cli: Cli, frames: Frames) -> None:
     assert 'no column "age"' in refused(cli, *chosen)
 
 
+def test_semicolons_between_columns_are_told_from_a_missing_column(cli: Cli, frames: Frames) -> None:
+    frames[1].to_csv("real.csv", index=False, sep=";")
+    frames[0].to_csv("synthetic.csv", index=False)
+    done = cli("evaluate", "synthetic.csv", *COMMON)
+    assert done.code == 2
+    assert "with commas between them" in done.err
+
+
 @pytest.mark.parametrize("side", [0, 1])
 def test_a_column_too_many_is_refused_without_its_name(side: int, cli: Cli, frames: Frames) -> None:
     chosen = [frame.assign(extra=1) if k == side else frame for k, frame in enumerate(frames)]

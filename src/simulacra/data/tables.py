@@ -105,7 +105,7 @@ def _compare_columns(reader: TableReader, schema: Schema) -> None:
         if name not in names:
             hint = close_name(name, [other for other in names if other not in known])
             if not hint and reader.types is None:
-                hint = "; its first line must name the columns"
+                hint = "; its first line must name the columns, with commas between them (tabs in a .tsv file)"
             raise DataError(f'{where} has no column "{name}", which the schema lists{hint}')
     extra = [name for name in names if name not in known]
     if extra:
