@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from simulacra.data.frames import check_frame, encode_frame
+from simulacra.evaluate.breakdown import FEWEST_ROWS
 from simulacra.privacy import accountant
 from simulacra.privacy.accountant import Event
 from simulacra.report.charts import curve, number, split, versus
@@ -59,6 +60,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "parts": parts,
         "split": _split(parts),
         "sampled": any(_rate(step) < 1 for step in prior + steps),
+        "looped": any((step.get("count") or 1) > 1 or _rate(step) < 1 for step in steps),
         "curve": _delta_curve(certificate),
         "signal": _signal(content.class_signal, content.class_words),
         "training": _training(content.training_curve),
@@ -73,6 +75,7 @@ def view(content: ReportContent) -> dict[str, Any]:
         "accounts": content.accounts,
         "has_real": content.real is not None or content.scores is not None,
         "meaning_of_real": MEANING_OF_REAL,
+        "fewest_rows": FEWEST_ROWS,
         **(_images(content) if content.schema.image is not None else _table(content)),
     }
     return values | {"contents": [(name, title) for name, title, key in PARTS if key is None or values[key]]}

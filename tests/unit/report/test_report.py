@@ -204,6 +204,16 @@ def test_a_release_about_all_classes_together_is_not_called_a_class(
     assert "per class" not in page.text.partition("Signal and noise")[2].partition("Numbers")[0]
 
 
+def test_what_learned_from_the_rows_in_rounds_is_not_called_free_to_repeat(plain: ReportContent):
+    loop = {"name": "rounds", "noise_multiplier": 2.0, "sample_rate": 0.1, "count": 50, "noise": "fast"}
+    curve = [(1.0, 2.0), (2.0, 1.0)]
+    for steps, free in ((CERTIFICATE["steps"], True), ([*CERTIFICATE["steps"], loop], False)):
+        certificate = CERTIFICATE | {"steps": steps}
+        page = Page(report.render(dataclasses.replace(plain, certificate=certificate, training_curve=curve)))
+        assert ("can be repeated for ever" in page.text) == free
+        assert ("pays again" in page.text) != free
+
+
 def test_days_are_shown_without_an_hour(plain: ReportContent):
     page = Page(report.render(plain))
     assert re.search(r"20\d\d-\d\d-\d\d", page.text)
