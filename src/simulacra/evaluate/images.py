@@ -60,6 +60,8 @@ def train_and_test_images(
     absent = np.setdiff1d(test_labels, labels)
     if len(absent):
         notes.append(f"{len(absent)} classes of the test images never occur among the synthetic ones")
+    if len(np.unique(test_labels)) < 2:
+        notes.append("the test images hold one class only, so whoever guesses it is always right")
     # Networks want classes that count from 0; these are the ones that occur on either side.
     names, codes = np.unique(np.concatenate([labels, test_labels]), return_inverse=True)
     scores: dict[str, float] = {}

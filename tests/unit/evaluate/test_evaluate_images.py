@@ -92,6 +92,12 @@ def test_one_synthetic_class_answers_that_class():
     assert any("2 classes" in note for note in result.notes)
 
 
+def test_one_class_of_test_images_is_explained():
+    test, truth = invent(60, 1)
+    result = evaluate_images(*invent(60, 0), test[truth == 1], truth[truth == 1], classifiers=["lr"])
+    assert any("one class only" in note for note in result.notes)
+
+
 def test_images_that_do_not_fit_are_refused():
     images, labels = invent(30, 0)
     with pytest.raises(DataError, match="labels"):
