@@ -602,7 +602,7 @@ def test_a_true_process_refuses_in_the_same_way(work: Path, table: Path) -> None
     """Once for real: no traceback from the interpreter, and the exit code of a process."""
     words = ["fit", "people.csv", "--schema", "schema.toml", "--epsilon", "-1", "--out", "run"]
     finished = subprocess.run(
-        [sys.executable, "-m", "simulacra.cli", *words], capture_output=True, text=True, cwd=work, check=False
+        [sys.executable, "-m", "simulacra", *words], capture_output=True, text=True, cwd=work, check=False
     )
     refused(tiny.Finished(finished.returncode, finished.stdout, finished.stderr), "epsilon")
     assert not (work / "run").exists()

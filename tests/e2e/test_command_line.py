@@ -554,7 +554,7 @@ def test_help_comes_quickly_because_nothing_heavy_is_imported(words: tuple[str, 
 
 def test_a_true_process_goes_from_rows_to_samples(table: Path, work: Path) -> None:
     """Once for real: the interpreter starts, and exit codes and streams are those of a process."""
-    run = [sys.executable, "-m", "simulacra.cli"]
+    run = [sys.executable, "-m", "simulacra"]
     words = ["fit", "people.csv", "--schema", "schema.toml", *BUDGET, *QUICK, "--device", "cpu", "--out", "run"]
     fitted = subprocess.run([*run, *words, "--json"], capture_output=True, text=True, cwd=work, check=False)
     assert fitted.returncode == 0, fitted.stderr

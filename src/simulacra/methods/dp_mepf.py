@@ -192,7 +192,13 @@ class DPMEPF(ReleaseOnce):
             return sums
         stds = {order: release.noise_std for order, release in asked.items()}
         with in_memory(self.generator, what="taking noise out of the release", less="set denoise=false"):
-            return denoised(sums, view.shapes, stds, counts)
+            found = denoised(sums, view.shapes, stds, counts)
+        if all(stds.values()) and not found[1].any():
+            raise SettingError(
+                "nothing in this release can be told from noise, so there is nothing to train on; "
+                "it takes more records or epsilon, or set denoise=false to train on the noise"
+            )
+        return found
 
     def _view(self, schema: Schema) -> View:
         return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)

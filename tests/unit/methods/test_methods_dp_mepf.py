@@ -606,6 +606,19 @@ def test_noise_is_taken_out_before_training_unless_told_otherwise(folder: Path) 
     simulacra.train(run.folder, device="cpu", settings={"denoise": False})  # no question of privacy
 
 
+def test_a_release_of_nothing_but_noise_is_not_trained_on_in_silence(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def denoised(sums: dict[int, torch.Tensor], *_: object) -> dict[int, torch.Tensor]:
+        return {order: torch.zeros_like(value) for order, value in sums.items()}
+
+    run = release(folder)
+    monkeypatch.setattr("simulacra.methods.dp_mepf.denoised", denoised)
+    with pytest.raises(SettingError, match="nothing in this release can be told from noise"):
+        simulacra.train(run.folder, device="cpu")
+    simulacra.train(run.folder, device="cpu", settings={"denoise": False})
+
+
 def test_a_release_too_large_for_taking_noise_out_of_it_says_how_to_go_on(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
