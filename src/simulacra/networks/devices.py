@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -37,22 +37,52 @@ def _on_the_processor() -> AbstractContextManager[Any]:
     return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
 
 
+PRECISIONS = {
+    "": "none",
+    "cudnn": "none",
+    "cuda.matmul": "none",
+    "cudnn.conv": "tf32",
+    "cudnn.rnn": "tf32",
+    "mkldnn": "none",
+    "mkldnn.matmul": "none",
+    "mkldnn.conv": "none",
+}
+"""What torch.backends rounds single precision to, as it comes, from all of it down to parts; older versions lack some.
+
+A GPU is in here too: private sums forbid it to round by the older switches, which cannot be read while
+the newer say otherwise."""
+
+
 @contextmanager
 def _unrounded() -> Iterator[None]:
     """No autocasting anywhere, and none of a processor's shortcuts through half precision, where torch offers any."""
     import torch
 
-    parts: list[Any] = [getattr(torch.backends.mkldnn, name, None) for name in ("matmul", "conv")]
-    rounding = [part for part in parts if getattr(part, "fp32_precision", "none") not in ("none", "ieee")]
-    before = [part.fp32_precision for part in rounding]
-    for part in rounding:
-        part.fp32_precision = "ieee"
+    parts = {name: _part(name) for name in PRECISIONS}
+    told = {name: part.fp32_precision for name, part in parts.items() if hasattr(part, "fp32_precision")}
+
+    def switch(precisions: Mapping[str, str]) -> None:
+        for name, precision in precisions.items():
+            for value in ("none", precision):  # with none a part follows what is above it, which may be enough
+                if name in told and parts[name].fp32_precision != precision:
+                    parts[name].fp32_precision = value
+
     try:
+        switch(PRECISIONS)
         with torch.autocast("cpu", enabled=False), torch.autocast("cuda", enabled=False):
             yield
     finally:
-        for part, value in zip(rounding, before, strict=True):
-            part.fp32_precision = value
+        switch(told)
+
+
+def _part(name: str) -> Any:
+    """Of torch.backends: a part of a part, or all of it."""
+    import torch
+
+    part: Any = torch.backends
+    for word in name.split(".") if name else ():
+        part = getattr(part, word, None)
+    return part
 
 
 def pick_device(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import operator
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -336,19 +337,39 @@ def test_nothing_is_rounded_to_half_precision_in_a_release(work: Path, told: Any
     assert len(run.sample(5)) == 5
 
 
-@pytest.mark.skipif(not hasattr(torch.backends.mkldnn, "matmul"), reason="this torch cannot round such products")
-def test_a_processor_takes_no_shortcuts_and_is_left_as_it_was() -> None:
-    from simulacra.networks.devices import plain_torch
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has older switches only")
+@pytest.mark.parametrize(
+    ("part", "rounding"),
+    [
+        (torch.backends, "tf32"),
+        (torch.backends.mkldnn.matmul, "bf16"),
+        (torch.backends.cuda.matmul, "tf32"),
+        (torch.backends.cudnn.conv, "ieee"),
+    ],
+    ids=["all", "products on a processor", "products on a GPU", "convolutions on a GPU"],
+)
+def test_whatever_may_be_rounded_is_as_torch_comes_and_is_left_as_it_was(part: Any, rounding: str) -> None:
+    """Older switches, which keep private sums from being rounded, cannot even be read where these were used."""
+    from simulacra.networks.devices import PRECISIONS, arithmetic, plain_torch
 
-    products = torch.backends.mkldnn.matmul
-    before = products.fp32_precision
+    def found() -> dict[str, str]:
+        parts = {name: operator.attrgetter(name)(torch.backends) for name in PRECISIONS if name}
+        return {"": torch.backends.fp32_precision, **{name: one.fp32_precision for name, one in parts.items()}}
+
+    usual, before = found(), part.fp32_precision
     try:
-        products.fp32_precision = "bf16"
+        part.fp32_precision = rounding
+        told = found()
+        assert told != usual
         with plain_torch():
-            assert products.fp32_precision == "ieee"
-        assert products.fp32_precision == "bf16"
+            assert found() == PRECISIONS
+            with arithmetic(rounded=False):
+                assert not torch.backends.cuda.matmul.allow_tf32
+                assert not torch.backends.cudnn.allow_tf32
+        assert found() == told
     finally:
-        products.fp32_precision = before
+        part.fp32_precision = before
+    assert found() == usual
 
 
 def test_torch_is_not_made_to_ask_python_at_every_operation() -> None:
