@@ -27,8 +27,9 @@ from simulacra.schema import Schema
 
 FORMAT = 1
 FILE = "certificate.json"
-CURVE = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""delta is stated at these multiples of the promised epsilon."""
+CURVE = (0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0, 4.0, 8.0)
+"""delta is stated at these multiples of the promised epsilon: dense enough around it that lines between them, in the
+logarithm of delta, are the curve."""
 LOOPS = (
     "epsilon: privacy loss distributions of Poisson-sampled Gaussian sums, composed over all rounds of the plan, "
     "drawn or not, and all other steps; epsilon_rdp: the same by Renyi divergence, the looser figure that papers report"

@@ -132,8 +132,10 @@ def _split(parts: Sequence[tuple[str, float]]) -> Any:
 
 
 def _delta_curve(certificate: Mapping[str, Any]) -> Any:
-    points = [(float(p["epsilon"]), float(p["delta"])) for p in certificate.get("curve") or ()]
     epsilon, delta = certificate.get("epsilon"), certificate.get("delta")
+    points = [(float(p["epsilon"]), float(p["delta"])) for p in certificate.get("curve") or ()]
+    if epsilon is not None:  # far beyond the promise delta is of a size that nobody has a feeling for
+        points = [point for point in points if point[0] <= 2.001 * float(epsilon)]
     if len(points) < 2 or not certificate.get("private"):
         return None
     mark = None if epsilon is None or not delta else (float(epsilon), float(delta))

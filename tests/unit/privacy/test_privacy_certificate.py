@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from invented import ONE, SCHEMA, Counts, Inputs, damage, loop_plan, one_shot_pl
 
 from simulacra.errors import CertificateError
 from simulacra.privacy import certificate as certificate_module
+from simulacra.privacy import gaussian
 from simulacra.privacy.budget import Budget
-from simulacra.privacy.certificate import Verification, load_certificate, verify, write_certificate
+from simulacra.privacy.certificate import CURVE, Verification, load_certificate, verify, write_certificate
 from simulacra.privacy.noise import NoiseSource
 from simulacra.privacy.plan import Plan, make_plan
 from simulacra.privacy.query import Noise, Step
@@ -78,11 +81,20 @@ def test_an_untouched_run_is_verified_from_nothing_but_itself(run: Path) -> None
     assert set(found.to_json()) == {"ok", "private", "epsilon", "delta", "adjacency", "problems"}
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 5.0])
+def test_between_points_of_the_curve_delta_is_where_a_straight_line_in_logarithms_is(epsilon: float) -> None:
+    mu = gaussian.mu_for(epsilon, 1e-5)
+    usual = [epsilon * share for share in CURVE if share <= 2]
+    for low, high in itertools.pairwise(usual):
+        deltas = [math.log10(gaussian.delta_of(mu, at)) for at in (low, (low + high) / 2, high)]
+        assert abs(deltas[1] - (deltas[0] + deltas[2]) / 2) < 0.15
+
+
 def test_a_certificate_states_what_a_reader_needs(run: Path) -> None:
     statement = load_certificate(run)
     assert [step["name"] for step in statement["steps"]] == ["class-counts", "inputs"]
     assert {"noise_multiplier", "sample_rate", "count", "norm_bound", "sensitivity"} <= set(statement["steps"][0])
-    assert len(statement["curve"]) == 7
+    assert [point["epsilon"] / statement["epsilon"] for point in statement["curve"]] == pytest.approx(CURVE)
     assert [point["delta"] for point in statement["curve"]] == sorted(
         (point["delta"] for point in statement["curve"]), reverse=True
     )
