@@ -13,9 +13,9 @@ The bound must hold for what is really added, not for an ideal. Four kinds of ro
   row no length is then below 1/130 of the bulk, which is far more than what rounding makes of terms that cancel in the
   sum of gradients.
 * Adding up many records in float32 rounds each partial sum, and leaving one record out rounds all of them anew. No
-  useful bound can be proven for that, so it is measured (tests/property/test_gradients.py: 2,000 records that all
-  point the same way) and `SLACK`, several times as much, is kept free below the bound. So no more records than about
-  these (`summing.MOST_ROWS`) are added up at once; micro-batches are added in float64.
+  useful bound can be proven for that, so it is measured (tests/property/test_gradients_precision.py: 2,000 records
+  that all point the same way) and `SLACK`, several times as much, is kept free below the bound. So no more records
+  than about these (`summing.MOST_ROWS`) are added up at once; micro-batches are added in float64.
 """
 
 from __future__ import annotations
