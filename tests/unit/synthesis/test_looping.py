@@ -1,14 +1,12 @@
-"""Training loops: crashes lose time and never budget truth; prepared runs draw what was paid for and no more."""
+"""Training loops: what a run is and states, and crashes, which lose time and never budget truth."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -16,83 +14,19 @@ from unittest import mock
 import looped
 import pytest
 import tiny
-import torch
+from loop_runs import BLOCK, Draws, Killed, arguments, die, fit, reserved
 from looped import LoopedMeans
 
 import simulacra
-from simulacra.errors import CapExceeded, CertificateError, LedgerError, OutputError, PlanError, SettingError
+from simulacra.errors import CapExceeded, CertificateError, PlanError, SettingError
 from simulacra.privacy.budget import Adjacency, Budget
 from simulacra.privacy.ledger import Ledger
 from simulacra.privacy.loop import Loop
-from simulacra.privacy.noise import NoiseSource
-from simulacra.privacy.permit import Permit
 from simulacra.synthesis.rounds import LoopRounds, block_for
-from simulacra.synthesis.run import Run
 
-BLOCK = 5
-"""Draws per block in these tests; there are 40 in the plan."""
+pytestmark = pytest.mark.usefixtures("looped_method")
 
-
-@pytest.fixture(autouse=True)
-def method(work: Path, monkeypatch: pytest.MonkeyPatch, remembered_plans: None) -> Iterator[None]:
-    monkeypatch.setattr("simulacra.synthesis.looping.block_for", lambda count: BLOCK)
-    with looped.known():
-        yield
-    looped.AT_TURN.clear()
-
-
-def arguments(**more: Any) -> dict[str, Any]:
-    return {
-        "schema": tiny.schema(tiny.PEOPLE),
-        "method": LoopedMeans.name,
-        "epsilon": 5.0,
-        "delta": 1e-5,
-        "adjacency": "add-remove",
-        "ledger": "people.ledger",
-        **more,
-    }
-
-
-def fit(**more: Any) -> Run:
-    return simulacra.fit(tiny.people(), out="run", **arguments(device="cpu", **more))
-
-
-def reserved(name: str = "run") -> int:
-    return Ledger("people.ledger").reserved(Run.load(name).facts["run"], "sums")
-
-
-class Killed(BaseException):
-    """As sudden as kill -9, for this process."""
-
-
-class Draws:
-    """Counts every draw of noise of a loop, whatever becomes of it."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.made = 0
-        genuine = NoiseSource.fast
-
-        def counted(source: NoiseSource, like: Any, std: float) -> Any:
-            self.made += 1
-            return genuine(source, like, std)
-
-        monkeypatch.setattr(NoiseSource, "fast", counted)
-
-
-@pytest.fixture
-def draws(monkeypatch: pytest.MonkeyPatch) -> Draws:
-    return Draws(monkeypatch)
-
-
-def die(at: int) -> None:
-    def act(number: int) -> None:
-        if number == at:
-            raise Killed
-
-    looped.AT_TURN[:] = [act]
-
-
-# -- a run ----------------------------------------------------------------------------------------------------------
+# -- a run ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_loop_runs_to_its_end_and_is_certified(draws: Draws) -> None:
@@ -156,6 +90,34 @@ def test_a_cap_refuses_a_loop_before_anything_is_spent() -> None:
         fit()
     assert book.total().releases == 0
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("again", ["fit", "resume"])
+def test_a_finished_run_stays_as_it_is(again: str, draws: Draws) -> None:
+    """Its draws are used up and its checkpoint is gone: learning once more would begin with nothing."""
+    run = fit()
+    sampler, training = (run.folder / name for name in ("sampler.safetensors", "training.json"))
+    before = sampler.read_bytes(), training.stat().st_mtime_ns
+    if again == "fit":
+        fit(resume=True)
+    else:
+        simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
+    assert (sampler.read_bytes(), training.stat().st_mtime_ns) == before
+    assert draws.made == 40
+
+
+def test_a_turn_without_a_draw_is_an_error() -> None:
+    class Idle:
+        drawn = left_in_block = 0
+        left = 3
+
+    rounds = LoopRounds(Idle(), count=3, checkpoint=Path("none"), stopping=lambda: False)  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="drew nothing"):
+        list(rounds.turns(looped.Mean(total=None)))  # type: ignore[arg-type]
+
+
+def test_a_block_is_a_hundredth_of_the_loop() -> None:
+    assert [block_for(count) for count in (1, 50, 100, 101, 10_000)] == [1, 1, 1, 2, 100]
 
 
 # -- crashes ----------------------------------------------------------------------------------------------------------
@@ -242,6 +204,14 @@ def test_a_run_killed_after_its_last_draw_is_finished_without_drawing(draws: Dra
     assert LoopedMeans.last.draws == 40
 
 
+def test_draws_that_are_used_up_and_forgotten_are_one_clear_line() -> None:
+    with mock.patch("simulacra.generators.sampler.Sampler.save", side_effect=Killed), pytest.raises(Killed):
+        fit()
+    shutil.rmtree("run/checkpoint")
+    with pytest.raises(PlanError, match="begin a new run"):
+        fit(resume=True)
+
+
 def test_ctrl_c_ends_after_the_present_turn_and_keeps_what_was_learned(draws: Draws) -> None:
     looped.AT_TURN[:] = [lambda number: os.kill(os.getpid(), signal.SIGINT) if number == 11 else None]
     run = fit()
@@ -284,202 +254,6 @@ def test_a_damaged_checkpoint_is_one_clear_line() -> None:
     assert LoopedMeans.last.draws == 25
 
 
-def test_a_turn_without_a_draw_is_an_error() -> None:
-    class Idle:
-        drawn = left_in_block = 0
-        left = 3
-
-    rounds = LoopRounds(Idle(), count=3, checkpoint=Path("none"), stopping=lambda: False)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="drew nothing"):
-        list(rounds.turns(looped.Mean(total=None)))  # type: ignore[arg-type]
-
-
-def test_a_block_is_a_hundredth_of_the_loop() -> None:
-    assert [block_for(count) for count in (1, 50, 100, 101, 10_000)] == [1, 1, 1, 2, 100]
-
-
-# -- prepared here, drawn there ---------------------------------------------------------------------------------------
-
-
-def prepare(**more: Any) -> Run:
-    return simulacra.prepare(tiny.people(), out="run", **arguments(**more))
-
-
-def test_preparing_pays_for_everything_at_once_and_draws_nothing(draws: Draws) -> None:
-    run = prepare()
-    assert (draws.made, reserved()) == (0, 40)
-    assert run.verify().ok
-    assert list(run.releases) == ["class-counts"]
-    simulacra.resume(tiny.people(), "run", device="cpu")  # no ledger is named, and none is needed
-    assert (draws.made, reserved()) == (40, 40)
-    with pytest.raises(PlanError, match="simulacra resume"):
-        fit(resume=True)
-
-
-def test_a_prepared_run_that_crashes_draws_no_more_than_was_paid_for(draws: Draws) -> None:
-    run = prepare()
-    for turn in (8, 17):
-        die(turn)
-        with pytest.raises(Killed):
-            simulacra.resume(tiny.people(), "run", device="cpu")
-    looped.AT_TURN.clear()
-    simulacra.resume(tiny.people(), "run", device="cpu")
-    permit = json.loads((run.folder / "permit.json").read_bytes())
-    assert draws.made <= permit["used"]["sums"] == 40
-    assert LoopedMeans.last.draws == 30
-    again = simulacra.resume(tiny.people(), "run", device="cpu")
-    assert draws.made <= 40
-    assert again.verify().ok
-
-
-@pytest.mark.parametrize("again", ["fit", "resume"])
-def test_a_finished_run_stays_as_it_is(again: str, draws: Draws) -> None:
-    """Its draws are used up and its checkpoint is gone: learning once more would begin with nothing."""
-    run = fit()
-    sampler, training = (run.folder / name for name in ("sampler.safetensors", "training.json"))
-    before = sampler.read_bytes(), training.stat().st_mtime_ns
-    if again == "fit":
-        fit(resume=True)
-    else:
-        simulacra.resume(tiny.people(), "run", ledger="people.ledger", device="cpu")
-    assert (sampler.read_bytes(), training.stat().st_mtime_ns) == before
-    assert draws.made == 40
-
-
-def test_draws_that_are_used_up_and_forgotten_are_one_clear_line() -> None:
-    with mock.patch("simulacra.generators.sampler.Sampler.save", side_effect=Killed), pytest.raises(Killed):
-        fit()
-    shutil.rmtree("run/checkpoint")
-    with pytest.raises(PlanError, match="begin a new run"):
-        fit(resume=True)
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_preparing_that_crashes_pays_once(moment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    genuine = Ledger.reserve
-
-    def dying(book: Ledger, run: str, steps: list[str], events: Any, **more: Any) -> str:
-        if steps == ["sums"] and moment == "before":
-            raise Killed
-        entry = genuine(book, run, steps, events, **more)
-        if steps == ["sums"]:
-            raise Killed
-        return entry
-
-    monkeypatch.setattr(Ledger, "reserve", dying)
-    with pytest.raises(Killed):
-        prepare()
-    with pytest.raises(LedgerError, match="not paid for"):
-        simulacra.resume(tiny.people(), "run", device="cpu")
-    monkeypatch.setattr(Ledger, "reserve", genuine)
-    prepare(resume=True)
-    assert reserved() == 40
-    simulacra.resume(tiny.people(), "run", device="cpu")
-
-
-def test_a_permit_that_was_taken_away_is_not_written_anew() -> None:
-    run = prepare()
-    (run.folder / "permit.json").unlink()
-    with pytest.raises(LedgerError, match="taken away"):
-        prepare(resume=True)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("run", "other"), ("used", {"sums": 41}), ("used", {"sums": -1}), ("kind", ""), ("prepaid", {})]
-)
-def test_a_changed_permit_is_refused(name: str, value: Any) -> None:
-    file = prepare().folder / "permit.json"
-    file.write_text(json.dumps({**json.loads(file.read_bytes()), name: value}))
-    with pytest.raises(LedgerError):
-        simulacra.resume(tiny.people(), "run", device="cpu")
-
-
-def test_a_permit_pays_for_its_own_noise_only() -> None:
-    run = prepare()
-    permit, name = Permit(run.folder), run.facts["run"]
-    from dataclasses import replace
-
-    from simulacra.privacy.plan import Plan
-
-    event = Plan.from_json(run._json("plan.json")).step("sums").event
-    for other in (replace(event, noise_multiplier=event.noise_multiplier / 2), replace(event, sample_rate=0.5)):
-        with pytest.raises(LedgerError, match="not paid for"):
-            permit.reserve(name, ["sums"], [replace(other, count=1)])
-    with pytest.raises(LedgerError, match="where the ledger is"):
-        permit.ask(name, "class-counts", event)
-    permit.reserve(name, ["sums"], [replace(event, count=39)])
-    with pytest.raises(LedgerError, match="all 40"):
-        permit.reserve(name, ["sums"], [replace(event, count=2)])
-
-
-def test_a_question_that_got_lost_on_the_way_is_not_asked_again_elsewhere() -> None:
-    run = prepare()
-    for file in (run.folder / "releases").iterdir():
-        file.unlink()
-    with pytest.raises(LedgerError, match=r"not paid for in advance|where the ledger is"):
-        simulacra.resume(tiny.people(), "run", device="cpu")
-
-
-def test_only_loops_are_prepared_or_resumed(trained: Path) -> None:
-    with pytest.raises(PlanError, match="train anywhere"):
-        _with_all_methods(lambda: simulacra.prepare(tiny.people(), out="x", **arguments(method="dp-merf")))
-    with pytest.raises(PlanError, match="simulacra train"):
-        _with_all_methods(lambda: simulacra.resume(tiny.people(), trained))
-
-
-def _with_all_methods(act: Any) -> None:
-    from simulacra.methods.dp_merf import DPMERF
-
-    with mock.patch("simulacra.methods.all_methods", return_value={"dp-merf": DPMERF}):
-        act()
-
-
-ABSENT = [
-    *("click", "dp_accounting", "filelock", "jinja2", "opendp", "pandas", "PIL"),
-    *("pyarrow", "rich", "scipy", "sklearn", "tomli_w", "xgboost"),
-]
-
-PROGRAM = """
-import sys
-
-import numpy
-import torch  # first: it may want some of these for itself, and only our own imports are judged
-
-for name in {absent!r}:
-    sys.modules[name] = None  # as if it were not installed
-sys.path.insert(0, {tests!r})
-
-import looped
-from simulacra.synthesis.looping import resume
-
-looped.LoopedMeans.images = True
-looped.Points.features = lambda self, inputs, label: self.batch(inputs)
-looped.Points.batch = lambda self, inputs: self.points.of_records(inputs) / 8
-stored = numpy.load("pictures.npz")
-with looped.known():
-    run = resume((stored["images"], stored["labels"]), "run", device="cpu")
-    print(run.training["rounds"]["sums"]["done"], sum(len(r.labels) for r in run.sampler.records(10, seed=0)))
-"""
-
-
-def test_a_prepared_run_is_trained_with_torch_numpy_and_safetensors_alone(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import numpy as np
-
-    monkeypatch.setattr(LoopedMeans, "images", True)
-    images, labels = tiny.pictures()
-    np.savez("pictures.npz", images=images, labels=labels)
-    simulacra.prepare((images, labels), out="run", **arguments(schema=tiny.schema(tiny.PICTURES)))
-    Path("people.ledger").rename("at-home.ledger")
-    program = PROGRAM.format(absent=ABSENT, tests=str(Path(looped.__file__).parent))
-    finished = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, cwd=work)
-    assert finished.returncode == 0, finished.stderr
-    assert finished.stdout.split()[-2:] == ["40", "10"]
-    assert not Path("people.ledger").exists()
-    assert simulacra.verify("run").ok
-
-
 KILLED = """
 import os, signal, sys
 
@@ -506,137 +280,3 @@ def test_kill_9_in_the_middle_of_a_block_costs_that_block(work: Path, draws: Dra
     assert LoopedMeans.last.draws == 99 + 198
     assert draws.made == 198
     assert simulacra.verify("run").ok
-
-
-# -- files that were changed by hand, or put back -------------------------------------------------------------------
-
-
-def edit_plan(change: Any) -> None:
-    path = Path("run") / "plan.json"
-    values = json.loads(path.read_bytes())
-    change(values)
-    path.write_text(json.dumps(values))
-
-
-def switch_noise_off(values: dict[str, Any]) -> None:
-    values["private"] = False
-
-
-def draw_more_with_less_noise(values: dict[str, Any]) -> None:
-    loop = values["steps"][1]
-    loop["noise_std"] *= 1e-3 / loop["noise_multiplier"]
-    loop["noise_multiplier"] = 1e-3
-    loop["count"] = 1000
-
-
-@pytest.mark.parametrize("change", [switch_noise_off, draw_more_with_less_noise])
-@pytest.mark.parametrize("prepared", [True, False])
-def test_a_plan_that_is_not_the_certified_one_is_not_drawn_by(change: Any, prepared: bool, draws: Draws) -> None:
-    if prepared:
-        prepare()
-    else:
-        die(at=12)
-        with pytest.raises(Killed):
-            fit()
-    before = draws.made
-    edit_plan(change)
-    looped.AT_TURN.clear()
-    with pytest.raises((CertificateError, PlanError)):
-        simulacra.resume(tiny.people(), "run", ledger=None if prepared else "people.ledger", device="cpu")
-    assert draws.made == before
-    assert any("plan.json" in problem for problem in Run.load("run").verify().problems)
-
-
-def test_a_vault_does_not_take_a_plan_that_is_half_private() -> None:
-    from dataclasses import replace
-
-    from simulacra.privacy.plan import Plan
-    from simulacra.privacy.vault import Vault
-
-    run = prepare()
-    half = replace(Plan.from_json(run.certificate), budget=None)
-    with pytest.raises(PlanError, match="noise in every step"):
-        Vault(
-            sealed=mock.Mock(),
-            plan=half,
-            ledger=Permit(run.folder),
-            run=run.facts["run"],
-            folder=run.folder / "releases",
-        )
-
-
-def test_more_turns_than_draws_are_a_problem() -> None:
-    run = fit()
-    path = run.folder / "training.json"
-    values = json.loads(path.read_bytes())
-    values["rounds"]["sums"]["done"] = 41
-    path.write_text(json.dumps(values))
-    assert any("41 turns" in problem for problem in run.verify().problems)
-
-
-@pytest.mark.parametrize("prepared", [True, False])
-def test_accounts_that_were_put_back_are_noticed_by_the_checkpoint(prepared: bool, draws: Draws) -> None:
-    """The ledger advises to restore a backup: an older one must not give the draws since then away again."""
-    if prepared:
-        prepare()
-    else:
-        die(at=12)
-        with pytest.raises(Killed):
-            fit()
-    saved = [Path("run") / "permit.json"] if prepared else sorted(Path().glob("people.ledger*"))
-    backup = {path: path.read_bytes() for path in saved}
-    again = {"ledger": None if prepared else "people.ledger", "device": "cpu"}
-    die(at=27)
-    with pytest.raises(Killed):
-        simulacra.resume(tiny.people(), "run", **again)
-    for path, content in backup.items():
-        path.write_bytes(content)
-    looped.AT_TURN.clear()
-    made = draws.made
-    with pytest.raises(LedgerError, match="an old ledger or permit was put back"):
-        simulacra.resume(tiny.people(), "run", **again)
-    assert draws.made == made
-
-
-def test_a_fork_cannot_draw(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would hold a copy of the block and of the noise: two different sums with one noise give the records away."""
-
-    def fork(number: int) -> None:
-        if number == 3:
-            monkeypatch.setattr("simulacra.privacy.loop.os.getpid", lambda: -1)
-
-    looped.AT_TURN[:] = [fork]
-    with pytest.raises(PlanError, match="a fork would draw the same noise twice"):
-        fit()
-
-
-def test_a_run_is_trained_by_one_process_at_a_time(draws: Draws) -> None:
-    prepare()
-    refused: list[str] = []
-
-    def a_second_one(number: int) -> None:
-        if number == 3:
-            with pytest.raises(OutputError, match="another process is training") as caught:
-                simulacra.resume(tiny.people(), "run", device="cpu")
-            refused.append(str(caught.value))
-
-    looped.AT_TURN[:] = [a_second_one]
-    run = simulacra.resume(tiny.people(), "run", device="cpu")
-    assert len(refused) == 1
-    assert draws.made == 40
-    assert not (run.folder / "learning.lock").exists()
-
-
-def test_a_device_without_double_precision_is_refused_before_a_block_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare()
-    genuine = torch.zeros
-
-    def single_only(*sizes: Any, **more: Any) -> torch.Tensor:
-        if sizes == (1,) and more.get("dtype") is torch.float64:
-            raise TypeError("this device has no float64")
-        return genuine(*sizes, **more)
-
-    monkeypatch.setattr("simulacra.privacy.vault.torch.zeros", single_only)
-    with pytest.raises(PlanError, match="double precision"):
-        simulacra.resume(tiny.people(), "run", device="cpu")
-    assert json.loads((Path("run") / "permit.json").read_bytes())["used"] == {"sums": 0}
