@@ -1,16 +1,11 @@
-"""Bad input ends at once: exit code 2, one line that says what, where and the fix; nothing spent, left or told."""
+"""Bad files, schemas, promises and settings end at once: exit code 2, one line with the fix; nothing spent or left."""
 
 from __future__ import annotations
 
-import errno
-import fcntl
-import os
-import resource
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+from refusals import refused
 from tiny import QUICK, SECRETS, Cli
 
 Prepare = Callable[[Path], None]
@@ -33,19 +29,6 @@ class Case:
     more: tuple[str, ...] = ()
     epsilon: str = "1"
     delta: str = "1e-5"
-
-
-def refused(finished: tiny.Finished, *says: str) -> None:
-    """The one way every refusal looks."""
-    assert finished.code == 2, finished
-    assert len(finished.lines) == 1, finished.err
-    assert finished.err.startswith("simulacra: ")
-    assert "Traceback" not in finished.err
-    assert finished.out == ""
-    for word in says:
-        assert word in finished.err
-    for secret in SECRETS:
-        assert secret not in finished.out + finished.err
 
 
 def replaced(old: str, new: str, file: str = "schema.toml") -> Prepare:
@@ -144,7 +127,6 @@ FILES = {
     ),
     "unknown-data-set": Case(says=("no data set", "did you mean"), data="dataset:adlut"),
 }
-
 SCHEMAS = {
     "missing-schema": Case(says=("schema.toml", "schema draft"), spoil=lambda work: (work / "schema.toml").unlink()),
     "not-toml": Case(says=("schema.toml", "TOML"), spoil=wrote("schema.toml", b"label = [")),
@@ -181,7 +163,6 @@ SCHEMAS = {
     "missing-bound": Case(says=('"age"', "upper is missing"), spoil=replaced("upper = 100\n", "")),
     "a-blank-left": Case(says=('"age"', "FILL IN"), spoil=replaced("upper = 100", 'upper = "FILL IN"')),
 }
-
 PROMISES = {
     "epsilon-zero": Case(says=("epsilon", "positive"), epsilon="0"),
     "epsilon-negative": Case(says=("epsilon", "positive"), epsilon="-1"),
@@ -298,304 +279,20 @@ def test_no_schema_at_all_says_how_to_get_one(cli: Cli, table: Path) -> None:
     refused(cli("plan", "--epsilon", "1"), "--schema")
 
 
-def test_rows_that_do_not_fit_the_schema_never_cause_an_error(cli: Cli, work: Path) -> None:
-    """A refusal that depends on the records is itself a leak: inside a run every record is made valid."""
-    frame = tiny.people(30).astype(object)
-    frame.loc[0] = ["old", "much", "nowhere", "perhaps", "yesterday", "undecided"]
-    frame.loc[1] = [-5, 1e300, "", "", "1066-10-14", ""]
-    frame.loc[2] = [float("nan"), float("inf"), None, None, None, None]
-    frame.loc[3] = [SECRETS[0], "-inf", SECRETS[1], "2", "9999-12-31", "no"]
-    frame.to_csv(work / "messy.csv", index=False)
-    (work / "schema.toml").write_text(tiny.PEOPLE)
-    finished = cli("fit", "messy.csv", "--schema", "schema.toml", "--epsilon", "1", *QUICK, "--out", "run", "--json")
-    assert finished.code == 0, finished.err
-    assert finished.err == ""
-    problems = {
-        row["column"]: row for row in cli("schema", "check", "schema.toml", "messy.csv", "--json").json["problems"]
-    }
-    assert problems["age"]["unreadable"] >= 1
-    assert problems["age"]["out_of_range"] >= 2
-    assert problems["buys"]["unknown"] == 1
-    shown = cli("schema", "check", "schema.toml", "messy.csv")
-    assert "do not publish" in shown.out
-    assert not any(secret in shown.out + shown.err for secret in SECRETS)
-
-
-def test_a_table_without_rows_is_a_valid_data_set(cli: Cli, work: Path) -> None:
-    """Whether there are any records is private as well."""
-    tiny.people().head(0).to_csv(work / "people.csv", index=False)
-    (work / "schema.toml").write_text(tiny.PEOPLE)
-    words = ("--schema", "schema.toml", "--epsilon", "1", *QUICK, "--out", "run")
-    assert cli("fit", "people.csv", *words).code == 0
-    assert cli("sample", "run", "-n", "5", "--out", "samples.csv").code == 0
-
-
-def test_image_labels_outside_the_classes_never_cause_an_error(cli: Cli, work: Path) -> None:
-    images, labels = tiny.pictures()
-    labels[:5] = (-1, 2, 99, 2**40, -(2**40))
-    np.savez(work / "pictures.npz", x=images, y=labels)
-    (work / "schema.toml").write_text(tiny.PICTURES)
-    words = ("--schema", "schema.toml", "--epsilon", "1", *QUICK, "--out", "run")
-    assert cli("release", "pictures.npz", *words).code == 0
-
-
-# -- outputs ---------------------------------------------------------------------------------------------------------
-
-FIT = ("fit", "people.csv", "--schema", "schema.toml", "--epsilon", "1", *QUICK, "--device", "cpu", "--out")
-
-
-def test_an_output_that_exists_is_left_alone(cli: Cli, table: Path, trained: Path, work: Path) -> None:
-    (work / "there.csv").write_text("mine")
-    before = sorted((path.name, path.stat().st_mtime_ns) for path in trained.rglob("*"))
-    refused(cli(*FIT, "run"), '"run" exists already')
-    refused(cli(*FIT, "there.csv"), "exists already")
-    refused(cli("sample", "run", "--out", "there.csv"), "exists already")
-    refused(cli("schema", "draft", "people.csv", "--out", "there.csv"), "exists already")
-    refused(cli("demo", "--out", "run"), "exists already")
-    assert (work / "there.csv").read_text() == "mine"
-    assert sorted((path.name, path.stat().st_mtime_ns) for path in trained.rglob("*")) == before
-    assert not (work / "people.ledger").exists()
-
-
-def test_resuming_into_a_folder_of_the_user_touches_nothing_in_it(cli: Cli, table: Path, work: Path) -> None:
-    (work / "mine").mkdir()
-    (work / "mine" / "schema.toml").write_text("precious")
-    (work / "mine" / "letter.txt").write_text("precious")
-    refused(cli(*FIT, "mine", "--resume"), "not a run folder")
-    assert {path.name: path.read_text() for path in (work / "mine").iterdir()} == {
-        "schema.toml": "precious",
-        "letter.txt": "precious",
-    }
-
-
-def test_an_output_below_a_file_is_refused(cli: Cli, table: Path, trained: Path, work: Path) -> None:
-    refused(cli(*FIT, "people.csv/run"), "people.csv/run")
-    refused(cli("sample", "run", "--out", "people.csv/samples.csv"), "people.csv")
-    refused(cli("sample", "run", "--out", "nowhere/samples.csv"), "nowhere", "create it first")
-    refused(cli(*FIT, "x" * 300), "x" * 20)
-    assert tiny.reservations(work / "people.ledger") == 0
-
-
-@pytest.mark.parametrize("out", ["samples.xlsx", "samples", "samples.npz"])
-def test_a_table_goes_only_to_table_files(out: str, cli: Cli, trained: Path, work: Path) -> None:
-    refused(cli("sample", "run", "--out", out), ".parquet")
-    assert not (work / out).exists()
-
-
-@contextmanager
-def full_disk(limit: int = 2048) -> Iterator[None]:
-    """The operating system refuses to let any file grow beyond a few bytes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-@pytest.mark.parametrize("out", ["samples.csv", "samples.parquet", "samples.tsv"])
-def test_samples_on_a_full_disk_leave_no_half_file(out: str, cli: Cli, trained: Path, work: Path) -> None:
-    with full_disk():
-        finished = cli("sample", "run", "-n", "20000", "--out", out)
-    refused(finished, out)
-    assert sorted(path.name for path in work.iterdir()) == ["run"]
-
-
-def test_a_draft_on_a_full_disk_leaves_no_half_file(cli: Cli, table: Path, work: Path) -> None:
-    with full_disk(100):
-        finished = cli("schema", "draft", "people.csv", "--out", "draft.toml")
-    refused(finished, "draft.toml")
-    assert not list(work.glob("draft*"))
-
-
-def test_training_on_a_full_disk_keeps_the_sampler_there_was(cli: Cli, trained: Path) -> None:
-    before = (trained / "sampler.safetensors").read_bytes()
-    with full_disk():
-        finished = cli("train", "run", "--seed", "8", "--device", "cpu")
-    refused(finished, "cannot write")
-    assert (trained / "sampler.safetensors").read_bytes() == before
-    assert not list(trained.rglob("*.partial"))
-    assert cli("train", "run", "--seed", "8", "--device", "cpu").code == 0
-
-
-@pytest.mark.parametrize("working", range(0, 20, 2))
-def test_a_disk_that_fills_up_at_any_moment_costs_at_most_what_was_written_down(
-    working: int, cli: Cli, table: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before anything is spent, nothing is left; afterwards, the run can be resumed and is paid once."""
-    cli("ledger", "create", "people.ledger")
-    real, calls = os.fsync, [0]
-
-    def fsync(file: int) -> None:
-        calls[0] += 1
-        if calls[0] > working:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        real(file)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", fsync)
-        finished = cli("release", *FIT[1:-3], "--out", "run")
-    refused(finished, "No space left")
-    assert cli("ledger", "check", "people.ledger").code == 0
-    if tiny.reservations(work / "people.ledger") == 0:
-        assert not (work / "run").exists()
-    if (work / "run").exists():
-        assert cli("release", *FIT[1:-3], "--out", "run", "--resume").code == 0
-    else:
-        assert cli("release", *FIT[1:-3], "--out", "run").code == 0
-    assert cli("verify", "run", "--json").json["ok"] is True
-
-
-# -- ledgers ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_locked_ledger_is_refused(cli: Cli, table: Path, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulacra.privacy.ledger import Ledger
-
-    cli("ledger", "create", "people.ledger")
-    monkeypatch.setitem(Ledger.__init__.__kwdefaults__, "wait_seconds", 0.05)
-    before = (work / "people.ledger").read_bytes()
-    with (work / "people.ledger.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        refused(cli(*FIT, "run"), "people.ledger", "in use", "wait")
-        refused(cli("ledger", "show", "people.ledger"), "in use")
-    assert not (work / "run").exists()
-    assert (work / "people.ledger").read_bytes() == before
-    assert cli(*FIT, "run").code == 0, "and afterwards it works"
-
-
-def edited(path: Path) -> None:
-    path.write_bytes(path.read_bytes().replace(b"reserve", b"reverse", 1))
-
-
-def shortened(path: Path) -> None:
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:-1]))
-
-
-def beheaded(path: Path) -> None:
-    path.with_name(path.name + ".head").unlink()
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-@pytest.mark.parametrize("damage", [edited, shortened, beheaded, emptied])
-def test_an_edited_ledger_is_refused(damage: Callable[[Path], None], cli: Cli, table: Path, work: Path) -> None:
-    assert cli("release", *FIT[1:-3], "--out", "first").code == 0
-    damage(work / "people.ledger")
-    before = (work / "people.ledger").read_bytes()
-    refused(cli(*FIT, "run"), "people.ledger", "backup")
-    refused(cli("ledger", "check", "people.ledger"), "people.ledger", "backup")
-    assert not (work / "run").exists()
-    assert (work / "people.ledger").read_bytes() == before
-
-
-def test_a_ledger_of_the_other_relation_is_refused(cli: Cli, table: Path, work: Path) -> None:
-    cli("ledger", "create", "people.ledger", "--adjacency", "replace-one")
-    refused(cli(*FIT, "run"), "replace-one", "add-remove")
-    assert not (work / "run").exists()
-
-
-def test_a_ledger_that_is_not_there_or_not_one_is_refused(cli: Cli, table: Path, work: Path) -> None:
-    refused(cli("ledger", "show", "nowhere.ledger"), "nowhere.ledger", "ledger create")
-    refused(cli("ledger", "check", "people.csv"), "people.csv")
-    refused(cli(*FIT, "run", "--ledger", "people.csv"), "people.csv")
-    (work / "folder").mkdir()
-    refused(cli(*FIT, "run", "--ledger", "folder"), "folder")
-    assert not (work / "run").exists()
-
-
-def test_a_cap_that_would_be_passed_is_refused_before_anything_is_written(cli: Cli, table: Path, work: Path) -> None:
-    cli("ledger", "create", "people.ledger", "--epsilon", "0.5")
-    before = (work / "people.ledger").read_bytes()
-    refused(cli(*FIT, "run"), "cap", "0.5", "ask for less")
-    assert not (work / "run").exists()
-    assert (work / "people.ledger").read_bytes() == before
-
-
-# -- runs ------------------------------------------------------------------------------------------------------------
-
-
-def test_an_unknown_class_is_refused_with_a_suggestion(cli: Cli, trained: Path, work: Path) -> None:
-    refused(cli("sample", "run", "--class", "yess", "--out", "s.csv"), '"yess"', 'did you mean "yes"')
-    refused(cli("sample", "run", "-n", "-1", "--out", "s.csv"), "negative")
-    assert not (work / "s.csv").exists()
-
-
-def test_a_class_of_an_unlabelled_run_is_refused(cli: Cli, table: Path, work: Path) -> None:
-    (work / "schema.toml").write_text(tiny.UNLABELLED)
-    assert cli(*FIT, "run").code == 0
-    refused(cli("sample", "run", "--class", "yes", "--out", "s.csv"), "no label")
-    assert not (work / "s.csv").exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("sample", "run", "--out", "s.csv"),
-        ("sample", "run", "--out", "s.parquet"),
-        ("evaluate", "run", "--test", "people.csv"),
-        ("report", "run"),
-    ],
-    ids=" ".join,
-)
-def test_an_untrained_run_is_told_to_train(words: tuple[str, ...], cli: Cli, table: Path, work: Path) -> None:
-    assert cli("release", *FIT[1:-3], "--out", "run").code == 0
-    refused(cli(*words), "simulacra train")
-    assert not list(work.glob("s.*"))
-    assert not (work / "run" / "report.html").exists()
-
-
-@pytest.mark.parametrize(
-    "words",
-    [("train",), ("sample", "--out", "s.csv"), ("evaluate", "--test", "people.csv"), ("report",), ("verify",)],
-    ids=lambda words: words[0],
-)
-@pytest.mark.parametrize("folder", ["nowhere", "mine", "people.csv"])
-def test_a_folder_that_is_no_run_is_refused(
-    folder: str, words: tuple[str, ...], cli: Cli, table: Path, work: Path
-) -> None:
-    (work / "mine").mkdir()
-    refused(cli(words[0], folder, *words[1:]), folder)
-    assert list((work / "mine").iterdir()) == []
-
-
-@pytest.mark.parametrize("file", ["run.json", "sampler.json", "sampler.safetensors", "schema.toml", "training.json"])
-def test_a_damaged_run_is_refused(file: str, cli: Cli, trained: Path, work: Path) -> None:
-    (trained / file).write_bytes(b"\x00\x01damaged")
-    refused(cli("report", "run"), "run")
-    if file != "training.json":
-        refused(cli("sample", "run", "--out", "s.csv"), "run")
-        assert not (work / "s.csv").exists()
-
-
-def test_training_without_all_releases_is_refused(cli: Cli, trained: Path) -> None:
-    (trained / "releases" / "embedding.safetensors").unlink()
-    refused(cli("train", "run"), "embedding")
-
-
-def test_a_training_that_diverges_says_what_to_do(cli: Cli, trained: Path) -> None:
-    before = (trained / "sampler.safetensors").read_bytes()
-    finished = cli("train", "run", "--device", "cpu", "--set", "training.learning_rate=1e30")
-    refused(finished, "diverged", "learning_rate")
-    assert (trained / "sampler.safetensors").read_bytes() == before
-
-
-def test_an_evaluation_without_real_records_is_refused(cli: Cli, trained: Path, table: Path) -> None:
-    refused(cli("evaluate", "run"), "--test")
-    refused(cli("report", "run", "--public", "--test", "people.csv"), "--public")
-    refused(cli("evaluate", "run", "--test", "nowhere.csv"), "nowhere.csv")
-    refused(cli("evaluate", "run", "--test", "people.csv", "--classifier", "logistic"), "logistic_regression")
-
-
-def test_scoring_images_without_labels_is_refused(cli: Cli, work: Path) -> None:
-    """No label where one is needed: a classifier that always answers the only class would score 1."""
-    np.savez(work / "pictures.npz", x=tiny.pictures()[0])
-    (work / "schema.toml").write_text(tiny.PICTURES.replace('classes = ["dark", "light"]', ""))
-    words = ("--schema", "schema.toml", "--epsilon", "1", *QUICK, "--out", "run")
-    assert cli("fit", "pictures.npz", *words).code == 0
-    refused(cli("evaluate", "run", "--test", "pictures.npz"), "label")
+def test_data_in_memory_is_refused_without_a_ledger(work: Path) -> None:
+    import simulacra
+
+    words = {"schema": tiny.schema(tiny.PEOPLE), "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"}
+    with pytest.raises(simulacra.SimulacraError, match="ledger="):
+        simulacra.fit(tiny.people(), out="run", **words)
+    with pytest.raises(simulacra.SimulacraError, match="seed"):
+        simulacra.fit(tiny.people(), out="run", ledger="a.ledger", seed=2**70, **words)
+    with pytest.raises(simulacra.SimulacraError, match="DataFrame"):
+        simulacra.fit([1, 2], out="run", ledger="a.ledger", **words)
+    frame = pd.concat([tiny.people(), tiny.people()[["age"]]], axis=1)
+    with pytest.raises(simulacra.SimulacraError, match="repeats a column name"):
+        simulacra.fit(frame, out="run", ledger="a.ledger", **words)
+    assert list(work.iterdir()) == []
 
 
 def test_a_true_process_refuses_in_the_same_way(work: Path, table: Path) -> None:
@@ -624,19 +321,3 @@ def test_no_callback_of_ours_lives_in_threads_of_arrow(table: Path, monkeypatch:
     monkeypatch.setattr(csv, "ParseOptions", record)
     TableSource(table, tiny.schema(tiny.PEOPLE)).check()
     assert seen == [None]
-
-
-def test_data_in_memory_is_refused_without_a_ledger(work: Path) -> None:
-    import simulacra
-
-    words = {"schema": tiny.schema(tiny.PEOPLE), "epsilon": 1.0, "delta": 1e-5, "adjacency": "add-remove"}
-    with pytest.raises(simulacra.SimulacraError, match="ledger="):
-        simulacra.fit(tiny.people(), out="run", **words)
-    with pytest.raises(simulacra.SimulacraError, match="seed"):
-        simulacra.fit(tiny.people(), out="run", ledger="a.ledger", seed=2**70, **words)
-    with pytest.raises(simulacra.SimulacraError, match="DataFrame"):
-        simulacra.fit([1, 2], out="run", ledger="a.ledger", **words)
-    frame = pd.concat([tiny.people(), tiny.people()[["age"]]], axis=1)
-    with pytest.raises(simulacra.SimulacraError, match="repeats a column name"):
-        simulacra.fit(frame, out="run", ledger="a.ledger", **words)
-    assert list(work.iterdir()) == []
