@@ -1,4 +1,4 @@
-"""The straight path through the command line, from a file to a certified synthetic one, and its stable JSON."""
+"""The straight path through the command line, from a file to a certified synthetic one, and what a person reads."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import tiny
+from command_words import BUDGET, fit
 from tiny import QUICK, Cli
-
-BUDGET = ("--epsilon", "5", "--delta", "1e-5")
-
-
-def fit(cli: Cli, *words: object) -> tiny.Finished:
-    return cli("fit", "people.csv", "--schema", "schema.toml", "--out", "run", *QUICK, "--device", "cpu", *words)
 
 
 @dataclass(frozen=True)
@@ -216,38 +211,6 @@ def test_the_schema_of_a_known_data_set_has_a_name_wherever_a_schema_is_asked_fo
     assert 'did you mean "digits"' in cli("plan", "--schema", "dataset:digitz", "--epsilon", "1").err
 
 
-def test_plan_json_is_stable(cli: Cli, work: Path) -> None:
-    (work / "schema.toml").write_text(tiny.PEOPLE)
-    words = ("plan", "--schema", "schema.toml", "--epsilon", "1", "--adjacency", "replace-one", *QUICK, "--json")
-    planned = cli(*words).json
-    assert {"method", "epsilon", "delta", "adjacency", "steps"} <= set(planned)
-    assert planned["method"] == "dp-merf"
-    assert planned["delta"] == 1e-5
-    assert planned["adjacency"] == "replace-one"
-    assert [step["name"] for step in planned["steps"]] == ["class-counts", "embedding"]
-    for step in planned["steps"]:
-        assert {"name", "noise_multiplier", "sample_rate", "count", "sensitivity"} <= set(step)
-        assert (step["sample_rate"], step["count"]) == (1.0, 1)
-    counts, embedding = planned["steps"]
-    assert counts["sensitivity"] == pytest.approx(math.sqrt(2), rel=1e-4), "counts are not negative"
-    assert embedding["sensitivity"] == pytest.approx(2, rel=1e-4)
-    together = math.hypot(1 / counts["noise_multiplier"], 1 / embedding["noise_multiplier"])
-    assert 1 / together == pytest.approx(3.7306, abs=2e-3), "two releases compose to one at (1, 1e-5)"
-
-
-def test_a_plan_forecasts_noise_against_signal_from_public_guesses(cli: Cli, work: Path) -> None:
-    (work / "schema.toml").write_text(tiny.PEOPLE)
-    words = ("plan", "--schema", "schema.toml", "--epsilon", "1", *QUICK, "--json")
-    assert cli(*words).json["forecast"]["classes"] == []
-    few = cli(*words, "--rows", "100").json["forecast"]["classes"]
-    many = cli(*words, "--class-rows", "50,5000").json["forecast"]["classes"]
-    assert [row["name"] for row in few] == ["no", "yes"]
-    assert few[0]["ratio"] == many[0]["ratio"]
-    assert many[1]["ratio"] == pytest.approx(many[0]["ratio"] / 100)
-    for wrong in ("1,2,3", "a,b", "0,5", "nan,5", "inf,5"):
-        assert cli(*words, "--class-rows", wrong).code == 2
-
-
 def test_a_table_without_a_method_is_given_to_pairs_and_every_record_of_it_says_so(
     cli: Cli, table: Path, work: Path
 ) -> None:
@@ -267,114 +230,11 @@ def test_a_table_without_a_method_is_given_to_pairs_and_every_record_of_it_says_
     assert cli("verify", "run", "--json").json["ok"] is True
 
 
-def test_verify_json_is_stable(cli: Cli, trained: Path) -> None:
-    found = cli("verify", "run", "--json").json
-    assert (found["ok"], found["private"], found["delta"], found["adjacency"]) == (True, True, 1e-5, "add-remove")
-    assert found["epsilon"] == pytest.approx(5, rel=1e-6)
-    assert cli("verify", "run/certificate.json", "--json").json == found
-
-
-@pytest.mark.parametrize(
-    "file", ["certificate.json", "schema.toml", "releases/embedding.safetensors", "releases/class-counts.json"]
-)
-def test_a_flipped_byte_anywhere_in_what_was_released_is_detected(file: str, cli: Cli, trained: Path) -> None:
-    content = bytearray((trained / file).read_bytes())
-    content[len(content) // 2] ^= 1
-    (trained / file).write_bytes(bytes(content))
-    found = cli("verify", "run", "--json")
-    assert found.code == 2
-    assert found.json["ok"] is False
-
-
-def test_evaluate_json_is_flat_and_has_the_means_of_a_binary_table(cli: Cli, trained: Path, table: Path) -> None:
-    classifiers = ("--classifier", "logistic_regression", "--classifier", "gaussian_nb")
-    found = cli("evaluate", "run", "--test", "people.csv", "--rows", "80", *classifiers, "--json").json
-    assert {"auroc_mean", "auprc_mean"} <= set(found["scores"])
-    assert all(isinstance(value, float) for value in found["scores"].values())
-    assert json.loads((trained / "scores.json").read_text()) == found
-
-
-def test_methods_json_is_stable(cli: Cli) -> None:
-    rows = cli("methods", "--json").json
-    assert all(set(row) == {"name", "data", "private", "needs_public_data", "summary", "presets"} for row in rows)
-    (critics,) = [row for row in rows if row["name"] == "dp-gan"]
-    assert {"mnist", "mnist-dp-cgan"} <= set(critics["presets"])
-    assert "presets: " in cli("methods").out
-    (ours,) = [row for row in rows if row["name"] == "dp-merf"]
-    assert ours["data"] == ["tables", "images"]
-    assert ours["private"] is True
-    assert ours["needs_public_data"] is False
-
-
-def test_release_and_train_make_the_same_run_as_fit(cli: Cli, table: Path, work: Path) -> None:
-    words = ("people.csv", "--schema", "schema.toml", "--not-private", *QUICK, "--ledger", "other.ledger")
-    assert cli("fit", *words, "--seed", "3", "--device", "cpu", "--out", "whole").code == 0
-    released = cli("release", *words, "--out", "parts", "--json")
-    assert released.json["trained"] is False
-    trained = cli("train", "parts", "--seed", "3", "--device", "cpu", "--json")
-    assert trained.json["trained"] is True
-    whole, parts = ((work / run / "sampler.safetensors").read_bytes() for run in ("whole", "parts"))
-    assert whole == parts
-
-
-def test_training_again_with_other_settings_is_free(cli: Cli, trained: Path, trained_once: Path) -> None:
-    before = (trained / "sampler.safetensors").read_bytes()
-    certificate = (trained / "certificate.json").read_bytes()
-    again = cli("train", "run", "--device", "cpu", "--set", "training.steps=3", "--seed", "1", "--json")
-    assert again.code == 0, again.err
-    assert (trained / "sampler.safetensors").read_bytes() != before
-    assert (trained / "certificate.json").read_bytes() == certificate
-    facts = json.loads((trained / "training.json").read_text())
-    assert (facts["seed"], facts["settings"]["training"]["steps"]) == (1, 3)
-    assert cli("verify", "run", "--json").json["ok"] is True
-    assert tiny.reservations(trained_once.parent / "people.ledger") == 5
-
-
-@pytest.mark.parametrize("change", ["pairs=21", "length_scales=1,2", "feature_seed=9", "count_noise=1"])
-def test_a_setting_that_decided_what_was_released_cannot_change(change: str, cli: Cli, trained: Path) -> None:
-    before = (trained / "sampler.safetensors").read_bytes()
-    finished = cli("train", "run", "--set", change)
-    assert finished.code == 2
-    assert change.split("=")[0] in finished.err
-    assert "release again" in finished.err
-    assert (trained / "sampler.safetensors").read_bytes() == before
-
-
-def test_no_privacy_needs_its_flag_and_says_so_everywhere(cli: Cli, table: Path, work: Path) -> None:
-    without = fit(cli)
-    assert without.code == 2
-    assert "not-private" in without.err
-    both = fit(cli, "--not-private", "--epsilon", "1")
-    assert both.code == 2
-    assert not (work / "run").exists()
-    assert "NOT PRIVATE" in cli("plan", "--schema", "schema.toml", "--not-private", "--json").err
-
-    finished = fit(cli, "--not-private", "--json")
-    assert finished.code == 0
-    assert "NOT PRIVATE" in finished.err
-    assert finished.json["private"] is False
-    assert finished.json["epsilon"] is None
-    assert "NOT PRIVATE" in json.loads((work / "run" / "certificate.json").read_text())["statement"]
-    verified = cli("verify", "run", "--json").json
-    assert (verified["ok"], verified["private"], verified["epsilon"]) == (True, False, None)
-    assert "NOT PRIVATE" in cli("verify", "run").out
-    assert cli("ledger", "show", "people.ledger", "--json").json["epsilon"] is None
-    assert cli("report", "run").code == 0
-    assert "NOT PRIVATE" in (work / "run" / "report.html").read_text(encoding="utf-8")
-
-
-def test_a_cap_is_kept_over_several_runs(cli: Cli, table: Path, work: Path) -> None:
-    made = cli("ledger", "create", "people.ledger", "--epsilon", "1.2", "--json").json
-    assert made["cap"] == 1.2
-    words = ("release", "people.csv", "--schema", "schema.toml", "--epsilon", "1", *QUICK, "--out")
-    assert cli(*words, "first").code == 0
-    second = cli(*words, "second")
-    assert second.code == 2
-    assert "cap" in second.err
-    assert not (work / "second").exists()
-    shown = cli("ledger", "show", "people.ledger", "--json").json
-    assert shown["guaranteed"] is True
-    assert shown["epsilon"] <= 1.2
+def test_the_label_can_be_chosen_on_the_command_line(cli: Cli, table: Path, work: Path) -> None:
+    (work / "schema.toml").write_text(tiny.UNLABELLED)
+    assert fit(cli, *BUDGET, "--label", "town").code == 0
+    assert cli("schema", "check", "run/schema.toml", "--json").json["classes"] == 3
+    assert cli("sample", "run", "--class", "other", "-n", "5", "--out", "other.csv").code == 0
 
 
 def test_sampling_is_repeatable_with_a_seed_and_fresh_without(cli: Cli, trained: Path, work: Path) -> None:
@@ -394,93 +254,6 @@ def test_sampling_takes_classes_in_turn_and_any_number_of_rows(cli: Cli, trained
     assert list(pd.read_csv("none.csv")) == ["age", "income", "town", "member", "joined", "buys"]
 
 
-def test_the_label_can_be_chosen_on_the_command_line(cli: Cli, table: Path, work: Path) -> None:
-    (work / "schema.toml").write_text(tiny.UNLABELLED)
-    assert fit(cli, *BUDGET, "--label", "town").code == 0
-    assert cli("schema", "check", "run/schema.toml", "--json").json["classes"] == 3
-    assert cli("sample", "run", "--class", "other", "-n", "5", "--out", "other.csv").code == 0
-
-
-def test_a_stopped_training_leaves_a_usable_run(
-    cli: Cli, table: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from simulacra.synthesis.watching import Watcher
-
-    def stop(self: Watcher, step: int, steps: int, loss: float) -> None:
-        if step == 3:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Watcher, "on_step", stop)
-    finished = fit(cli, *BUDGET, "--seed", "5")
-    assert finished.code == 0
-    assert "stopped early" in finished.out
-    assert "simulacra train run --seed 5" in finished.out
-    assert cli("sample", "run", "-n", "5", "--out", "early.csv").code == 0
-    monkeypatch.undo()
-    monkeypatch.chdir(work)
-    again = cli("train", "run", "--seed", "5", "--device", "cpu")
-    assert again.code == 0
-    assert "Nothing was spent; next:" in again.out
-    assert "Spent in ledger" not in again.out
-    assert json.loads((work / "run" / "training.json").read_text())["stopped_early"] is False
-    assert tiny.reservations(work / "people.ledger") == 5, "training costs nothing"
-
-
-def test_an_interrupt_before_training_ends_quietly(cli: Cli, table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from simulacra.data.tables import TableSource
-
-    def interrupt(self: TableSource) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(TableSource, "check", interrupt)
-    finished = fit(cli, *BUDGET)
-    assert finished.code == 130
-    assert finished.err.strip() == "simulacra: stopped"
-
-
-def test_an_interrupted_release_is_resumed_and_paid_once(
-    cli: Cli, table: Path, work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import simulacra.privacy.certificate as certificate
-
-    def fail(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(certificate, "write_certificate", fail)
-        assert fit(cli, *BUDGET).code == 130
-    spent = tiny.reservations(work / "people.ledger")
-    assert fit(cli, *BUDGET).code == 2, "not without saying so"
-    other = fit(cli, "--epsilon", "4", "--resume")
-    assert other.code == 2
-    assert "other settings" in other.err
-    assert fit(cli, *BUDGET, "--resume").code == 0
-    assert tiny.reservations(work / "people.ledger") == spent
-    assert cli("verify", "run", "--json").json["ok"] is True
-
-
-def test_a_paid_draft_counts_in_the_certificate_of_every_run_that_uses_it(cli: Cli, work: Path) -> None:
-    tiny.people(2000).to_parquet("people.parquet")
-    words = ("schema", "draft", "people.parquet", "--epsilon", "5", "--label", "buys", "--out", "schema.toml", "--json")
-    drafted = cli(*words)
-    assert drafted.code == 0, drafted.err
-    text = (work / "schema.toml").read_text()
-    assert not any(secret in text for secret in tiny.SECRETS), "one record's value is no public value"
-    spent = cli("ledger", "show", "people.ledger", "--json").json["epsilon"]
-    assert spent == pytest.approx(5, rel=1e-3)
-    fits = ("fit", "people.parquet", "--schema", "schema.toml", *QUICK, "--device", "cpu", "--out", "run")
-    too_little = cli(*fits, "--epsilon", "4")
-    assert too_little.code == 2, "the draft alone has cost more"
-    assert not (work / "run").exists()
-    assert cli(*fits, "--epsilon", "8").code == 0
-    certificate = json.loads((work / "run" / "certificate.json").read_text())
-    assert len(certificate["prior"]) >= 2
-    verified = cli("verify", "run", "--json").json
-    assert verified["ok"] is True
-    assert 5 < verified["epsilon"] <= 8
-    assert cli("ledger", "show", "people.ledger", "--json").json["epsilon"] == pytest.approx(verified["epsilon"])
-
-
 @pytest.mark.slow
 def test_the_demo_ends_with_a_promise_scores_and_reports(cli: Cli, work: Path) -> None:
     finished = cli("demo", "--quick", "--out", "demo", "--device", "cpu", "--json")
@@ -490,43 +263,6 @@ def test_the_demo_ends_with_a_promise_scores_and_reports(cli: Cli, work: Path) -
         assert result["headline"]
         for what in ("samples", "certificate_file", "report"):
             assert (work / result[what]).is_file()
-
-
-JSON_COMMANDS = {
-    "methods": ("methods",),
-    "draft": ("schema", "draft", "people.csv"),
-    "draft-to-file": ("schema", "draft", "people.csv", "--out", "draft.toml"),
-    "check": ("schema", "check", "schema.toml"),
-    "check-data": ("schema", "check", "schema.toml", "people.csv"),
-    "plan": ("plan", "--schema", "schema.toml", *BUDGET),
-    "release": ("release", "people.csv", "--schema", "schema.toml", *BUDGET, *QUICK, "--out", "new"),
-    "train": ("train", "run", "--device", "cpu"),
-    "sample": ("sample", "run", "-n", "3", "--out", "samples.csv"),
-    "evaluate": ("evaluate", "run", "--test", "people.csv", "--rows", "50", "--classifier", "logistic_regression"),
-    "report": ("report", "run"),
-    "verify": ("verify", "run"),
-    "create": ("ledger", "create", "new.ledger"),
-    "show": ("ledger", "show", "old.ledger"),
-    "ledger-check": ("ledger", "check", "old.ledger"),
-}
-
-
-@pytest.mark.parametrize("words", JSON_COMMANDS.values(), ids=JSON_COMMANDS)
-def test_json_is_exactly_one_document_and_nothing_else(
-    words: tuple[str, ...], cli: Cli, trained: Path, table: Path
-) -> None:
-    cli("ledger", "create", "old.ledger")
-    finished = cli(*words, "--json")
-    assert finished.code == 0, finished.err
-    assert finished.json is not None
-    assert finished.err == ""
-
-
-def test_a_failure_is_json_too_when_json_is_asked_for(cli: Cli) -> None:
-    finished = cli("verify", "nowhere", "--json")
-    assert finished.code == 2
-    assert finished.json["ok"] is False
-    assert finished.lines == [f"simulacra: {finished.json['error']}"]
 
 
 def test_no_command_at_all_shows_the_help_as_it_is(cli: Cli) -> None:
