@@ -11,10 +11,10 @@ from simulacra.cli.options import flags
 from simulacra.cli.show import emit, progress, promise, say, scoring
 from simulacra.synthesis.watching import Watcher
 
-TRAINING: dict[str, dict[str, int]] = {"adult": {}, "digits": {"training.steps": 400, "training.batch": 500}}
+TRAINING: dict[str, dict[str, float]] = {"adult": {}, "digits": {"training.steps": 400, "training.batch": 500}}
 """Shorter where the defaults would take more than a few minutes on two cores."""
-QUICK: dict[str, dict[str, int]] = {
-    "adult": {"fitting.steps": 5, "fitting.rows": 200},
+QUICK: dict[str, dict[str, float]] = {
+    "adult": {"fitting.steps": 40, "fitting.rows": 1000, "fitting.learning_rate": 0.1},
     "digits": {"training.steps": 20},
 }
 """On top of that, to see that everything works; the scores mean little."""
@@ -64,7 +64,7 @@ def _one(
     name: str,
     folder: Path,
     *,
-    training: dict[str, int],
+    training: dict[str, float],
     classifiers: list[str] | None,
     watcher: Watcher,
     **arguments: Any,
