@@ -27,9 +27,9 @@ def embedding() -> dict[str, Any]:
     """DP-MERF's per-class embedding of 60,000 images of 784 pixels, against its matrix product alone."""
     import torch
 
+    from simulacra.data.points import PixelPoints
     from simulacra.features.combine import PerClass
     from simulacra.features.fourier import RandomFourier
-    from simulacra.features.points import PixelPoints
     from simulacra.privacy.records import Records
     from simulacra.privacy.summing import add_chunks, chunk_rows
 

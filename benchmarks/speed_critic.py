@@ -72,9 +72,9 @@ def _ratios(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _ours(batch: int, precision: str = "mixed") -> Callable[[], None]:
     """The step of DP-GAN on a Poisson batch in padded slots; sampling included, generator not."""
+    from simulacra.data.points import PixelPoints
     from simulacra.features.critic_losses import FakeLoss, RealLoss
     from simulacra.features.gradient import LossGradient
-    from simulacra.features.points import PixelPoints
     from simulacra.gradients.arithmetic import Precision
     from simulacra.gradients.padding import captured, slots_for
     from simulacra.gradients.summing import GradientSums

@@ -13,8 +13,8 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 def tangent() -> dict[str, Any]:
     """DP-NTK's embedding of 60,000 images of 784 pixels at width 800, against its matrix products and a loop."""
+    from simulacra.data.points import PixelPoints
     from simulacra.features.combine import PerClass
-    from simulacra.features.points import PixelPoints
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import OneHidden
     from simulacra.privacy.records import Records

@@ -10,8 +10,8 @@ from unittest import mock
 import torch
 
 from simulacra import methods
+from simulacra.data.points import points_for
 from simulacra.features.combine import ClassCount, PerClass
-from simulacra.features.points import points_for
 from simulacra.generators import GeneratorOptions, build
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context

@@ -18,6 +18,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     import torch
 
     from simulacra.data.cells import Cells
+    from simulacra.data.points import OneHotPoints, PixelPoints, Points
     from simulacra.features.combine import ClassCount, PerClass
     from simulacra.features.critic_losses import RealLoss
     from simulacra.features.embedding import ClippedEmbedding
@@ -32,7 +33,6 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.perceptual import OnePass, Perceptual
-    from simulacra.features.points import OneHotPoints, PixelPoints, Points
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
     from simulacra.features.views import LastLayer, Perceived, Projected, View

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn.functional import softplus
 
-from simulacra.features.points import Points
+from simulacra.data.points import Points
 
 
 class RealLoss(nn.Module):

@@ -50,7 +50,7 @@ class Extractor(ABC):
 
     @abstractmethod
     def of_points(self, points: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Points (see `features/points.py`) to (n, width); differentiable."""
+        """Points (see `data/points.py`) to (n, width); differentiable."""
 
 
 class ConvolutionalExtractor(Extractor):

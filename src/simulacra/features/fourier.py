@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from simulacra.data.points import Points
 from simulacra.features.groups import Groups
-from simulacra.features.points import Points
 from simulacra.privacy.query import FeatureMap
 
 

@@ -8,9 +8,9 @@ from functools import cached_property
 
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.features.combine import refuse_too_many
 from simulacra.features.groups import Groups
-from simulacra.features.points import PixelPoints
 from simulacra.privacy.query import FeatureMap
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.features.groups import Groups
-from simulacra.features.points import PixelPoints
 from simulacra.features.unit_sums import FLOOR, lengths_of, raised, unit_sums
 from simulacra.features.views import View
 from simulacra.features.waiting import Waiting, checksum

@@ -6,11 +6,11 @@ import math
 
 import torch
 
+from simulacra.data.points import Points
 from simulacra.errors import SettingError
 from simulacra.features import tangent_sums
 from simulacra.features.combine import refuse_too_many
 from simulacra.features.groups import Groups
-from simulacra.features.points import Points
 from simulacra.features.tangent_networks import POINT_BITS, Network, Parameters
 from simulacra.features.tangent_sums import Layer
 from simulacra.privacy.query import FeatureMap

@@ -1,6 +1,6 @@
 """Views: what a public network sees in an image, layer by layer; each image by itself.
 
-A view takes points (intensities in [0, 1], see `features/points.py`) and gives a list of tensors, one row per image. It
+A view takes points (intensities in [0, 1], see `data/points.py`) and gives a list of tensors, one row per image. It
 knows nothing of norms, moments or noise: these are the business of `features/perceptual.py`.
 """
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
+from simulacra.data.points import points_for
 from simulacra.errors import SettingError
 from simulacra.features.combine import ClassCount, PerClass
 from simulacra.features.fourier import RandomFourier
-from simulacra.features.points import points_for
 from simulacra.generators import GeneratorOptions
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, check_shares

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
+from simulacra.data.points import points_for
 from simulacra.errors import SettingError
 from simulacra.features.combine import ClassCount, PerClass
-from simulacra.features.points import points_for
 from simulacra.features.tangent import Tangent
 from simulacra.features.tangent_networks import network
 from simulacra.generators import GeneratorOptions

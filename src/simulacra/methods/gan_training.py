@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch.nn.functional import softplus
 
+from simulacra.data.points import points_for
 from simulacra.errors import SettingError
 from simulacra.features.critic_losses import FakeLoss, RealLoss
 from simulacra.features.gradient import LossGradient
-from simulacra.features.points import points_for
 from simulacra.generators import build
 from simulacra.gradients.arithmetic import Precision, in_precision
 from simulacra.gradients.padding import captured, slots_for

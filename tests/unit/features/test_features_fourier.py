@@ -7,8 +7,8 @@ import hashlib
 import pytest
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.features.fourier import CosineAndSine, RandomFourier
-from simulacra.features.points import PixelPoints
 
 
 def test_the_frequencies_of_a_seed_are_pinned() -> None:

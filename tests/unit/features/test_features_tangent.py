@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from simulacra.data.points import PixelPoints
 from simulacra.errors import SettingError
 from simulacra.features.combine import PerClass
 from simulacra.features.groups import Groups
-from simulacra.features.points import PixelPoints
 from simulacra.features.tangent import Tangent
 from simulacra.features.tangent_networks import NETWORKS, Entrywise, OneHidden, TwoHidden, network
 from simulacra.privacy.query import FeatureMap

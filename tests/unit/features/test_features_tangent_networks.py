@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import nn
 
+from simulacra.data.points import PixelPoints
 from simulacra.features.combine import PerClass
-from simulacra.features.points import PixelPoints
 from simulacra.features.tangent import Tangent
 from simulacra.features.tangent_networks import NETWORKS, POINT_BITS, Entrywise, Network, OneHidden, TwoHidden, network
 

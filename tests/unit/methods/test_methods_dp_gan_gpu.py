@@ -6,9 +6,9 @@ import pytest
 import tiny
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.features.critic_losses import FakeLoss, RealLoss
 from simulacra.features.gradient import LossGradient
-from simulacra.features.points import PixelPoints
 from simulacra.gradients import padding
 from simulacra.gradients.arithmetic import Precision
 from simulacra.gradients.clipping import clipped_to

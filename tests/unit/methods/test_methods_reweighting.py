@@ -9,9 +9,9 @@ import pytest
 import tiny
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.errors import CertificateError, SettingError
 from simulacra.features.fourier import RandomFourier
-from simulacra.features.points import PixelPoints
 from simulacra.generators.sampler import Sampler
 from simulacra.methods import make_method
 from simulacra.methods.base import Context

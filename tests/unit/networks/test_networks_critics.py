@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from simulacra.data.points import PixelPoints
 from simulacra.errors import SettingError
 from simulacra.features.critic_losses import FakeLoss, RealLoss
-from simulacra.features.points import PixelPoints
 from simulacra.generators import GeneratorOptions, build
 from simulacra.gradients import specified
 from simulacra.gradients.summing import GradientSums
