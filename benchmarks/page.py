@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchmarks import budgets, contest, denoising, kept, stopping
+from benchmarks import budgets, choosing, contest, denoising, kept, stopping
 from benchmarks.outcomes import Result
 from benchmarks.rows import all_rows
 from benchmarks.tables import column_words, to_markdown
@@ -68,6 +68,8 @@ def to_page(results: Iterable[Result], speed: Mapping[str, Any] | None = None) -
         + contest.section(results)
         + "\n"
         + body
+        + choosing.section(kept.read(choosing.RESULTS))
+        + "\n"
         + stopping.section(kept.read(stopping.RESULTS))
         + "\n"
         + denoising.section(kept.read(denoising.RESULTS))

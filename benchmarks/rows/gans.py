@@ -60,6 +60,19 @@ def families() -> list[Family]:
     for critic_steps in (1, 10):
         brief = {**fixed, **sampled(128, 12_000), "schedule.critic_steps": (critic_steps,)}
         found.append(family("mnist", (1.5,), f"pace{critic_steps}-brief", brief))
+    # For a processor, a quarter of an hour: a narrow critic, a small generator and few steps. To try things.
+    small = {
+        **sampled(250, 5000),
+        "critic.channels": 16,
+        "generator.kind": "convolutional",
+        "generator.latent": 90,
+        "learning_rate": 5e-4,
+        "average": 0.99,
+        "fake_labels": "uniform",
+        "schedule.threshold": 0.7,
+        "schedule.grace": 50,
+    }
+    found.append(family("mnist", (1, 10), "small", small))
     found += [
         # Without noise, a generator step for each critic step, as GANs are usually trained; Figure 4 of the paper.
         family("mnist", (None,), "pace1", {**fixed, **sampled(128, 50_000), "schedule.critic_steps": (1,)}),

@@ -86,6 +86,7 @@ def test_a_cap_that_would_be_passed_is_refused_before_anything_is_written(cli: C
 def test_an_unknown_class_is_refused_with_a_suggestion(cli: Cli, trained: Path, work: Path) -> None:
     refused(cli("sample", "run", "--class", "yess", "--out", "s.csv"), '"yess"', 'did you mean "yes"')
     refused(cli("sample", "run", "-n", "-1", "--out", "s.csv"), "negative")
+    refused(cli("sample", "run", "--candidates", "4", "--out", "s.csv"), "no critic", "leave candidates out")
     assert not (work / "s.csv").exists()
 
 

@@ -170,15 +170,24 @@ def condense(run: str, settings: tuple[str, ...], as_json: bool, **arguments: An
 @click.option("-n", "--rows", "rows", type=int, help="How many [default: 1000; all of a condensed set].")
 @click.option("--class", "classes", multiple=True, help="Only this class; repeat for several, drawn in turn.")
 @click.option("--seed", type=SEED, help="Repeat a draw; every draw is fresh without it.")
+@click.option("--candidates", type=int, help="Of so many a critic chooses each record [default: as trained]; dp-gan.")
 @flags("out", "json")
-def sample(run: str, rows: int | None, classes: tuple[str, ...], seed: int | None, out: str, as_json: bool) -> None:
+def sample(
+    run: str,
+    rows: int | None,
+    classes: tuple[str, ...],
+    seed: int | None,
+    candidates: int | None,
+    out: str,
+    as_json: bool,
+) -> None:
     """Write synthetic records: .csv or .parquet for tables; .npz or a folder of PNGs for images."""
     from simulacra.data.writers import write_samples
     from simulacra.synthesis.run import Run
 
     opened, labels = Run.load(run), classes or None
     number, repeated = opened.rows(rows, labels), opened.repeats(rows, labels)
-    write_samples(opened.encoded(number, labels=labels, seed=seed), out, opened.schema)
+    write_samples(opened.encoded(number, labels=labels, seed=seed, candidates=candidates), out, opened.schema)
     if as_json:
         emit({"rows": number, "repeated": repeated, "out": out})
         return

@@ -11,6 +11,7 @@ import torch
 from simulacra.errors import SettingError
 from simulacra.features.combine import ClassCount
 from simulacra.generators import GeneratorOptions, try_out
+from simulacra.generators.choosing import Chooser, check_candidates
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.base import Context, check_shares
 from simulacra.methods.gan_pretraining import Pretraining, pretrain
@@ -59,6 +60,8 @@ class DPGAN(PrivateLoop):
     """Adam's first moment; the second is 0.999."""
     average: float = 0.999
     """The result is an average of the generator's weights over its steps with this decay; 0 takes the last ones."""
+    candidates: int = 1
+    """Each sample is chosen by the critic among so many that the generator makes; sampling may name another number."""
     precision: Literal["mixed", "single"] = "mixed"
     """On a GPU: mixed adds records up in single precision, while the networks compute in bfloat16."""
     schedule: Schedule = field(default_factory=Schedule)
@@ -74,6 +77,7 @@ class DPGAN(PrivateLoop):
             raise SettingError("dp-gan: clip must be positive, learning_rate in (0, 1] and momentum in [0, 1)")
         if not 0 <= self.average < 1:
             raise SettingError(f"dp-gan: average must be at least 0 and below 1, got {self.average:g}")
+        check_candidates(self.candidates)
         if self.generator.condensed or self.generator.kind == "gaussian":
             raise SettingError(
                 f"dp-gan: a {self.generator.kind} generator does not learn from a critic; choose another"
@@ -142,7 +146,12 @@ class DPGAN(PrivateLoop):
                 context.diverged = True
         context.curve[:] = context.curves.get(LOSS, [])
         return Sampler(
-            schema=schema, options=self.generator, generator=adversaries.result.eval(), class_shares=shares.float()
+            schema=schema,
+            options=self.generator,
+            generator=adversaries.result.eval(),
+            class_shares=shares.float(),
+            # With the critic at hand another number of candidates can be asked of a run that is paid for.
+            chooser=Chooser(critic=adversaries.critic, options=self.critic, candidates=self.candidates),
         )
 
 

@@ -95,17 +95,23 @@ class Run:
         return verify(self.folder)
 
     def sample(
-        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
+        self,
+        n: int | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        seed: int | None = None,
+        candidates: int | None = None,
     ) -> pd.DataFrame | tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """`n` synthetic rows as a DataFrame, or images (n, height, width[, 3]) and their class numbers.
 
         `n` is 1000 if not told, and of a condensed set all records, in their order. `labels` asks for these classes in
-        turn; `seed` repeats a draw, and without one every call is a fresh draw.
+        turn; `seed` repeats a draw, and without one every call is a fresh draw. Where the run has a critic (DP-GAN), it
+        chooses each record among so many `candidates`.
         """
         import torch
 
         with plain_torch():
-            parts = list(self.encoded(n, labels=labels, seed=seed))
+            parts = list(self.encoded(n, labels=labels, seed=seed, candidates=candidates))
             inputs = torch.cat([part for part, _ in parts]) if parts else torch.zeros(0, self.schema.inputs)
             classes = torch.cat([part for _, part in parts]) if parts else torch.zeros(0, dtype=torch.int64)
             if self.schema.image is not None:
@@ -118,16 +124,27 @@ class Run:
             return to_frame(decode(inputs, classes, self.schema))
 
     def encoded(
-        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
+        self,
+        n: int | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        seed: int | None = None,
+        candidates: int | None = None,
     ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """The same as encoded records and class numbers, in bounded pieces, for any number of rows."""
         chosen = None if labels is None else self._classes(labels)
         drawn = secrets.randbits(48) if seed is None else check_seed(seed)
-        for records in self.sampler.records(self.rows(n, labels), seed=drawn, labels=chosen):
+        sampler = self.sampler if candidates is None else self.sampler.choosing(candidates)
+        for records in sampler.records(self.rows(n, labels), seed=drawn, labels=chosen):
             yield records.inputs, records.labels
 
     def as_dataset(
-        self, n: int | None = None, *, labels: Sequence[str] | None = None, seed: int | None = None
+        self,
+        n: int | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        seed: int | None = None,
+        candidates: int | None = None,
     ) -> TensorDataset:
         """The same as a torch data set: numbers in [-1, 1], images as (channels, height, width), and class numbers.
 
@@ -140,7 +157,7 @@ class Run:
         shape = (image.channels, image.height, image.width) if image else (self.schema.inputs,)
         with plain_torch():
             nothing = (torch.zeros(0, self.schema.inputs), torch.zeros(0, dtype=torch.int64))
-            parts = list(self.encoded(n, labels=labels, seed=seed)) or [nothing]
+            parts = list(self.encoded(n, labels=labels, seed=seed, candidates=candidates)) or [nothing]
             inputs, classes = (torch.cat(each) for each in zip(*parts, strict=True))
             return TensorDataset(inputs.reshape(len(classes), *shape), classes)
 

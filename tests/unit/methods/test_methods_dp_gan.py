@@ -302,6 +302,40 @@ def test_weights_that_are_no_numbers_end_the_run_with_the_last_good_state_and_th
     assert run.verify().problems == ()
 
 
+@pytest.mark.parametrize("data", ["table", "pictures"])
+def test_a_run_keeps_the_critic_which_may_choose_among_candidates(
+    work: Path, monkeypatch: pytest.MonkeyPatch, data: str
+) -> None:
+    trained: list[Any] = []
+    genuine = Adversaries.critic_step
+
+    def remembers(self: Adversaries, draw: Any) -> bool:
+        trained[:] = [self.critic]
+        return genuine(self, draw)
+
+    monkeypatch.setattr(Adversaries, "critic_step", remembers)
+    records, schema = (tiny.people(), tiny.schema(tiny.PEOPLE)) if data == "table" else (tiny.pictures(), pictures())
+    run = fit(records, schema, candidates=6)
+    assert run.sampler.chooser is not None
+    kept, last = run.sampler.chooser.critic.state_dict(), trained[0].state_dict()
+    assert all(torch.equal(kept[name], last[name]) for name in last)
+
+    def drawn(**more: Any) -> torch.Tensor:
+        return torch.cat([inputs for inputs, _ in run.encoded(40, seed=1, **more)])
+
+    assert torch.equal(drawn(), drawn(candidates=6)), "as the run was trained to"
+    assert not torch.equal(drawn(), drawn(candidates=1))
+    assert not torch.equal(drawn(candidates=7), drawn(candidates=6))
+    assert run.as_dataset(5, seed=1, candidates=2).tensors[0].shape[0] == 5
+    assert run.verify().problems == ()
+
+
+def test_a_number_of_candidates_that_makes_no_sense_is_refused_before_anything_is_spent(work: Path) -> None:
+    with pytest.raises(SettingError, match="candidates must be from 1"):
+        fit(tiny.pictures(), pictures(), candidates=0)
+    assert not Path("gan.ledger").exists()
+
+
 def test_a_run_that_was_stopped_goes_on_and_draws_no_more_than_planned(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
