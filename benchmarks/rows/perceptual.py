@@ -180,7 +180,11 @@ def _short_families() -> list[Family]:
     return [
         family((0.2, 0.5, 1, 2, 10, None), "short"),
         family(few, "short-noisy", denoise=False),
-        family(few, "short-random64", projection__source="random", projection__directions=64),
+        family((*few, None), "short-random64", projection__source="random", projection__directions=64),
+        # Each layer as long as any other; and the eight or four deepest alone, a tenth and a thirty-seventh of the numbers.
+        family((*few, None), "short-even", layers__even=True),
+        family((*few, None), "short-last8", layers__even=True, layers__last=8),
+        family((*few, None), "short-last4", layers__even=True, layers__last=4),
         family(few, "short-directions", projection__source="directions-fashion-mnist.safetensors"),
         family((0.2, 1, 10, None), "unlabelled-short", labelled=False),
         family((0.2, 1), "unlabelled-short-noisy", labelled=False, denoise=False),

@@ -35,7 +35,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.perceptual import OnePass, Perceptual
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
-    from simulacra.features.views import LastLayer, Perceived, Projected, View
+    from simulacra.features.views import Deepest, Even, LastLayer, Perceived, Projected, View
     from simulacra.gradients.summing import GradientSums
     from simulacra.networks.convnet import ConvNet
     from simulacra.networks.critics import CriticOptions, build_critic
@@ -147,6 +147,8 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("perceptual-last-layer", perceptual(LastLayer(perceived), 1), 12, 1),
         ("perceptual-projected", PerClass(perceptual(projected_view, 1), 2), 12, 2),
         ("perceptual-projected-second", perceptual(projected_view, 2), 12, 1),
+        ("perceptual-even", PerClass(perceptual(Even(perceived), 1), 3), 12, 3),
+        ("perceptual-even-second", perceptual(Even(Deepest(perceived, 2)), 2), 12, 1),
         ("perceptual-resized", perceptual(resized, 1), 12, 1),
         *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),
     )

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.functional import interpolate
 
 from simulacra.errors import SettingError
+from simulacra.features.unit_sums import FLOOR, raised
 from simulacra.networks.inception import SIDE
 from simulacra.schema import ImageShape
 
@@ -179,3 +180,52 @@ class Projected(View):
         if one.device != found[0].device or one.dtype != found[0].dtype:
             self._ready = [matrix.to(found[0]) for matrix in self.matrices]
         return [layer @ matrix for layer, matrix in zip(found, self._ready, strict=True)]
+
+
+class Deepest(View):
+    """The last layers of a view alone: fewer numbers to add noise to, which tell kinds of images apart best."""
+
+    def __init__(self, view: View, layers: int) -> None:
+        if not 1 <= layers <= len(view.sizes):
+            raise SettingError(f"layers.last must be from 1 to {len(view.sizes)} for this encoder, got {layers}")
+        self.image, self.inner, self.work, self.nonnegative = view.image, view, view.work, view.nonnegative
+        self.sizes = view.sizes[-layers:]
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        return self.inner.shapes[-len(self.sizes) :]
+
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
+        return self.inner.look(points)
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        return self.inner.read(looked)[-len(self.sizes) :]
+
+
+class Even(View):
+    """A view with each layer scaled to length 1, so that long ones do not leave the others to the noise.
+
+    Noise is as strong in every number, and deep layers have few: with as much of the length they have more signal in
+    each.
+    """
+
+    def __init__(self, view: View) -> None:
+        self.image, self.inner, self.work, self.nonnegative = view.image, view, view.work, view.nonnegative
+        self.sizes = view.sizes
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        return self.inner.shapes
+
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
+        return self.inner.look(points)
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        return [_of_length_one(layer) for layer in self.inner.read(looked)]
+
+
+def _of_length_one(layer: torch.Tensor) -> torch.Tensor:
+    """Zeros stay zeros, and what is nearly zero stays small; the gradient is a number there, too."""
+    lengths = torch.linalg.vector_norm(raised(layer, 1), dim=1, keepdim=True).clamp(min=FLOOR)
+    scaled: torch.Tensor = layer / lengths.to(layer.dtype)
+    return scaled

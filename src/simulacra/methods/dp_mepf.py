@@ -23,6 +23,7 @@ from simulacra.methods.denoising import denoised
 from simulacra.methods.matching import in_memory
 from simulacra.methods.perceiving import (
     EncoderOptions,
+    LayerOptions,
     ProjectionOptions,
     inception_is_here,
     inception_view,
@@ -63,6 +64,7 @@ class DPMEPF(ReleaseOnce):
     """Whether training begins with taking noise out of the release; see `methods/denoising.py`."""
     encoder: EncoderOptions = field(default_factory=EncoderOptions)
     projection: ProjectionOptions = field(default_factory=ProjectionOptions)
+    layers: LayerOptions = field(default_factory=LayerOptions)
     stopping: Stopping = field(default_factory=Stopping)
     training: PerceptualTraining = field(default_factory=PerceptualTraining)
     generator: GeneratorOptions = field(default_factory=GeneratorOptions)
@@ -118,6 +120,7 @@ class DPMEPF(ReleaseOnce):
             "stopping.noise": self.stopping.noise,
             **self.encoder.asking(),
             **self.projection.asking(),
+            **self.layers.asking(),
         }
 
     def remarks(self, schema: Schema) -> Sequence[str]:
@@ -201,7 +204,8 @@ class DPMEPF(ReleaseOnce):
         return found
 
     def _view(self, schema: Schema) -> View:
-        return self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)
+        seen = self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)
+        return self.layers.of(seen)
 
     def _proxy(self, schema: Schema) -> View | None:
         if self.stopping.proxy == "none":

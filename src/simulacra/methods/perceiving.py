@@ -19,7 +19,7 @@ from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.features.projections import random_matrices, read
 from simulacra.features.unit_sums import lengths_of, raised
-from simulacra.features.views import LARGEST_SIDE, InceptionView, LastLayer, Perceived, Projected, View
+from simulacra.features.views import LARGEST_SIDE, Deepest, Even, InceptionView, LastLayer, Perceived, Projected, View
 from simulacra.networks import encoder_files, encoders, weights
 from simulacra.networks.inception import Inception
 from simulacra.networks.small_encoder import WIDTHS
@@ -156,6 +156,25 @@ class ProjectionOptions(Options):
             f"the features are projected onto directions found on public images of {self.public_data()} "
             f"(sha256 {self.checksum})"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOptions(Options):
+    """Which of the network's layers count, and how much."""
+
+    last: int | None = None
+    """Only so many of the last ones."""
+    even: bool = False
+    """Whether each is scaled to length 1 before all of them together are."""
+
+    def asking(self) -> Mapping[str, Any]:
+        """What decides a release."""
+        return {"layers.last": self.last, "layers.even": self.even}
+
+    def of(self, view: View) -> View:
+        """The view with these layers."""
+        view = view if self.last is None else Deepest(view, self.last)
+        return Even(view) if self.even else view
 
 
 def inception_view(image: ImageShape) -> InceptionView:

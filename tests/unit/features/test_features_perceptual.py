@@ -14,7 +14,7 @@ from simulacra.features.groups import Groups
 from simulacra.features.perceptual import OnePass, Perceptual
 from simulacra.features.projections import random_matrices
 from simulacra.features.unit_sums import FLOOR, unit_sums
-from simulacra.features.views import InceptionView, LastLayer, Perceived, Projected
+from simulacra.features.views import Deepest, Even, InceptionView, LastLayer, Perceived, Projected
 from simulacra.networks import encoders
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.inception import Inception
@@ -321,6 +321,47 @@ def test_a_projection_keeps_the_bound_and_must_fit() -> None:
     assert feature_map.clipped_sum(records(1), torch.zeros(1, dtype=torch.int64)).norm() <= 1 + 1e-9
     with pytest.raises(SettingError, match="made for another encoder"):
         Projected(view, matrices[:-1])
+
+
+def test_even_layers_have_the_same_length_in_every_image_and_keep_the_bound() -> None:
+    view = Even(small())
+    features = torch.stack([Perceptual(OnePass(view), order=1).features(each, torch.tensor(0)) for each in records(5)])
+    parts = torch.split(features, list(view.sizes), dim=1)
+    for part in parts:
+        torch.testing.assert_close(part.square().sum(dim=1), torch.full((5,), 1 / len(parts)).double())
+    before = torch.stack([layer.norm(dim=1) for layer in small().layers((records(5) + 1) / 2)])
+    assert before.std(dim=0).min() > 0.1, "which they had not before"
+    for order in (1, 2):
+        feature_map = Perceptual(OnePass(view, rows=4), order=order)
+        for record in records(5):
+            assert feature_map.clipped_sum(record[None], torch.zeros(1, dtype=torch.int64)).norm() <= 1 + 1e-9
+
+
+def test_the_deepest_layers_are_the_last_ones() -> None:
+    whole, points = small(), (records(3) + 1) / 2
+    assert all(map(torch.equal, Deepest(whole, 2).layers(points), whole.layers(points)[-2:]))
+    assert (Deepest(whole, 2).sizes, Deepest(whole, 2).shapes) == (whole.sizes[-2:], whole.shapes[-2:])
+    for layers in (0, len(whole.sizes) + 1):
+        with pytest.raises(SettingError, match=rf"layers\.last must be from 1 to {len(whole.sizes)}"):
+            Deepest(whole, layers)
+
+
+def test_layers_that_are_all_zero_stay_so_when_they_are_made_even() -> None:
+    view = Even(Perceived(GREY, silent(), name="small"))
+    points = ((records(4) + 1) / 2).requires_grad_()
+    (first, *_) = layers = view.layers(points)
+    assert not first.any()
+    (gradient,) = torch.autograd.grad(sum(layer.sum() for layer in layers), points)
+    assert torch.isfinite(gradient).all()
+
+
+def test_layers_in_half_precision_stay_so_when_they_are_made_even() -> None:
+    """Their lengths are not added up in it: ten thousand ones have length 100."""
+    inner = small()
+    inner.read = lambda looked: [torch.ones(2, 10_000, dtype=torch.bfloat16)]  # type: ignore[method-assign]
+    (layer,) = Even(inner).read([])
+    assert layer.dtype == torch.bfloat16
+    torch.testing.assert_close(layer.float(), torch.full((2, 10_000), 0.01), rtol=0.004, atol=0)
 
 
 @pytest.mark.parametrize("projected", [True, False])

@@ -90,6 +90,15 @@ def test_projections_make_the_release_smaller(folder: Path) -> None:
     assert found["first-moment"].step.size == 2 * 7 * 4
 
 
+def test_fewer_layers_make_the_release_smaller_and_a_generator_learns_from_them(folder: Path) -> None:
+    run = release(folder, layers__last=2, layers__even=True, stopping__proxy="encoder")
+    assert run.releases["first-moment"].value.shape == (2, 2 * 6 * 16)
+    trained = simulacra.train(run)
+    assert trained.sample(4)[0].shape == (4, 8, 8)
+    with pytest.raises(PlanError, match=r"layers\.even decided what was released"):
+        simulacra.train(run, settings={"layers.even": False})
+
+
 def test_leading_directions_hold_more_than_random_ones() -> None:
     view = Perceived(ImageShape(height=8, width=8), SmallEncoder(WIDTHS), name="small")
     points = torch.rand(40, 1) * torch.ones(40, 64) + 0.1 * torch.rand(40, 64)

@@ -33,6 +33,8 @@ from simulacra.networks import encoder_files
         ({"projection.source": "absent.safetensors"}, 'no file "absent.safetensors"'),
         ({"projection.source": "encoder.safetensors"}, "is not a projection"),
         ({"projection.directions": 0}, "projection.directions must be from 1"),
+        ({"layers.last": 0}, "layers.last must be from 1 to 4"),
+        ({"layers.last": 5}, "layers.last must be from 1 to 4 for this encoder, got 5"),
         ({"moments": 3}, "moments must be 1 or 2"),
         ({"generator.kind": "condensed"}, "a condensed generator is not for"),
         ({"training.newest": 0}, "training.newest must be above 0"),
