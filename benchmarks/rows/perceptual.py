@@ -181,7 +181,7 @@ def _short_families() -> list[Family]:
         family((0.2, 0.5, 1, 2, 10, None), "short"),
         family(few, "short-noisy", denoise=False),
         family((*few, None), "short-random64", projection__source="random", projection__directions=64),
-        # Each layer as long as any other; and the eight or four deepest alone, a tenth and a thirty-seventh of the numbers.
+        # Each layer as long as any other; and the eight or four deepest alone, a seventh and a 37th of the numbers.
         family((*few, None), "short-even", layers__even=True),
         family((*few, None), "short-last8", layers__even=True, layers__last=8),
         family((*few, None), "short-last4", layers__even=True, layers__last=4),
