@@ -91,7 +91,7 @@ def section(found: Mapping[str, Any]) -> str:
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name, part in sorted(found.items()):
-        for epsilon, by in part["errors"].items():
+        for epsilon, by in sorted(part["errors"].items(), key=lambda pair: float(pair[0])):
             cells = [
                 f"{by['released'][order][kind]:.3g} → {by['denoised'][order][kind]:.3g}"
                 if order in by["released"]
