@@ -35,7 +35,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.perceptual import OnePass, Perceptual
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
-    from simulacra.features.views import Deepest, Even, LastLayer, Perceived, Projected, View
+    from simulacra.features.views import Centred, Deepest, Even, LastLayer, Perceived, Projected, View, public_mean
     from simulacra.gradients.summing import GradientSums
     from simulacra.networks.convnet import ConvNet
     from simulacra.networks.critics import CriticOptions, build_critic
@@ -94,6 +94,7 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         resized = Perceived(colour, SmallEncoder((2,)), name="small", resize=3)
         projected_view = Projected(perceived, [torch.randn(2, size).double() for size in perceived.sizes])
 
+    centred = Centred(Even(perceived), public_mean(Even(perceived), torch.linspace(0, 1, 60).reshape(5, 12)))
     labelled = Schema(image=ImageShape(height=3, width=4, classes=("a", "b", "c")))
     projected, rectified = LinearExtractor(table, width=5), LinearExtractor(table, width=5, rectified=True)
     projected.draw_anew(6, 0)
@@ -149,6 +150,8 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
         ("perceptual-projected-second", perceptual(projected_view, 2), 12, 1),
         ("perceptual-even", PerClass(perceptual(Even(perceived), 1), 3), 12, 3),
         ("perceptual-even-second", perceptual(Even(Deepest(perceived, 2)), 2), 12, 1),
+        ("perceptual-centred", PerClass(perceptual(centred, 1), 3), 12, 3),
+        ("perceptual-centred-second", perceptual(centred, 2), 12, 1),
         ("perceptual-resized", perceptual(resized, 1), 12, 1),
         *((f"embedding-{operation}", looked_at(operation), 20, 3) for operation in ("color", "rotate", "crop")),
     )

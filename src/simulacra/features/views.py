@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE = 1024
 """To which a view may bring images."""
+LOOKED_AT = 32
+"""Public images at a time."""
 LEAST_WORK, FEATURES_PER_WORK = 4_000, 75
 """A network takes longer over larger images, as it says more of them: VGG19 is at the least at 32 x 32."""
 
@@ -221,11 +223,52 @@ class Even(View):
         return self.inner.look(points)
 
     def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [_of_length_one(layer) for layer in self.inner.read(looked)]
+        return [together_of_length_one([layer])[0] for layer in self.inner.read(looked)]
 
 
-def _of_length_one(layer: torch.Tensor) -> torch.Tensor:
-    """Zeros stay zeros, and what is nearly zero stays small; the gradient is a number there, too."""
-    lengths = torch.linalg.vector_norm(raised(layer, 1), dim=1, keepdim=True).clamp(min=FLOOR)
-    scaled: torch.Tensor = layer / lengths.to(layer.dtype)
-    return scaled
+class Centred(View):
+    """A view about a public mean: what is said of any image is left out, and what is left has the length to itself.
+
+    Features of length 1 are mostly what all images share, so a class's sum differs little from another's beside the
+    noise. Scaled to length 1 after a mean is taken off, they differ by more. The mean must not depend on private data;
+    it is of features that were scaled to length 1 as they are here.
+    """
+
+    def __init__(self, view: View, mean: Sequence[torch.Tensor]) -> None:
+        if [len(part) for part in mean] != list(view.sizes):
+            raise SettingError("the mean is of other features")
+        self.image, self.inner, self.work, self.sizes = view.image, view, view.work, view.sizes
+        self.mean = self._ready = list(mean)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], ...]:
+        return self.inner.shapes
+
+    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
+        return self.inner.look(points)
+
+    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
+        found = self.inner.read(looked)
+        one = self._ready[0]
+        if one.device != found[0].device or one.dtype != found[0].dtype:
+            self._ready = [part.to(found[0]) for part in self.mean]
+        return [layer - part for layer, part in zip(together_of_length_one(found), self._ready, strict=True)]
+
+
+@torch.no_grad()
+def public_mean(view: View, points: torch.Tensor) -> list[torch.Tensor]:
+    """What a view says of public images on average, layer by layer, each image's features scaled to length 1."""
+    totals = [torch.zeros(size, dtype=torch.float64) for size in view.sizes]
+    for start in range(0, len(points), LOOKED_AT):
+        layers = view.layers(points[start : start + LOOKED_AT])
+        for total, layer in zip(totals, together_of_length_one(layers), strict=True):
+            total += layer.sum(dim=0)
+    return [(total / len(points)).to(points.dtype) for total in totals]
+
+
+def together_of_length_one(layers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """All layers scaled to length 1, image by image. Zeros stay zeros, and their gradient is a number."""
+    of_each = torch.stack([torch.linalg.vector_norm(raised(layer, 1), dim=1) for layer in layers])
+    # Not the root of a sum of squares, whose gradient is no number at zero.
+    lengths = torch.linalg.vector_norm(of_each, dim=0).clamp(min=FLOOR).unsqueeze(1)
+    return [layer / lengths.to(layer.dtype) for layer in layers]

@@ -28,6 +28,7 @@ from simulacra.methods.perceiving import (
     inception_is_here,
     inception_view,
     last_layer_view,
+    view_of,
 )
 from simulacra.methods.perceptual_matching import PerceptualTraining, match_moments
 from simulacra.methods.stopping import FIRST, SECOND, Judge, Stopping
@@ -129,6 +130,7 @@ class DPMEPF(ReleaseOnce):
             f'the features are those of the public network "{self.encoder.network}", trained on the public data '
             f"{loaded.public_data} (sha256 {loaded.checksum})",
             self.projection.remark(),
+            self.layers.remark(),
         ]
         if self.stopping.proxy == "inception":
             inception = weights.find("inception")
@@ -204,8 +206,7 @@ class DPMEPF(ReleaseOnce):
         return found
 
     def _view(self, schema: Schema) -> View:
-        seen = self.projection.of(self.encoder.view(_image(schema)), weights=self.encoder.load().checksum)
-        return self.layers.of(seen)
+        return view_of(self.encoder, self.projection, self.layers, _image(schema))
 
     def _proxy(self, schema: Schema) -> View | None:
         if self.stopping.proxy == "none":

@@ -17,9 +17,21 @@ import torch
 
 from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
+from simulacra.features.leaves import dead_leaves
 from simulacra.features.projections import random_matrices, read
 from simulacra.features.unit_sums import lengths_of, raised
-from simulacra.features.views import LARGEST_SIDE, Deepest, Even, InceptionView, LastLayer, Perceived, Projected, View
+from simulacra.features.views import (
+    LARGEST_SIDE,
+    Centred,
+    Deepest,
+    Even,
+    InceptionView,
+    LastLayer,
+    Perceived,
+    Projected,
+    View,
+    public_mean,
+)
 from simulacra.networks import encoder_files, encoders, weights
 from simulacra.networks.inception import Inception
 from simulacra.networks.small_encoder import WIDTHS
@@ -27,6 +39,8 @@ from simulacra.options import Options
 from simulacra.schema import ImageShape
 
 MOST_DIRECTIONS = 4096
+INVENTED = 128
+"""Pictures that a mean is taken of."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,14 +181,29 @@ class LayerOptions(Options):
     even: bool = False
     """Whether each is scaled to length 1 before all of them together are."""
 
+    centred: bool = False
+    """Whether the mean over invented pictures is taken off, so that what images share has none of the length."""
+
     def asking(self) -> Mapping[str, Any]:
         """What decides a release."""
-        return {"layers.last": self.last, "layers.even": self.even}
+        return {"layers.last": self.last, "layers.even": self.even, "layers.centred": self.centred}
 
     def of(self, view: View) -> View:
-        """The view with these layers."""
+        """The view with these layers, about the origin."""
         view = view if self.last is None else Deepest(view, self.last)
         return Even(view) if self.even else view
+
+    def remark(self) -> str | None:
+        """What a certificate says of it."""
+        if not self.centred:
+            return None
+        return f"the mean of {INVENTED} invented pictures, which depend on no data, is taken off the features"
+
+
+def view_of(encoder: EncoderOptions, projection: ProjectionOptions, layers: LayerOptions, image: ImageShape) -> View:
+    """The features that are released."""
+    seen = layers.of(projection.of(encoder.view(image), weights=encoder.load().checksum))
+    return Centred(seen, _invented_mean(encoder, projection, layers, image)) if layers.centred else seen
 
 
 def inception_view(image: ImageShape) -> InceptionView:
@@ -222,6 +251,15 @@ def _perceived(loaded: encoder_files.Loaded, name: str, resize: int | None, imag
             "its weights are damaged or of no use: set encoder.weights to others"
         )
     return view
+
+
+@lru_cache(maxsize=2)
+def _invented_mean(
+    encoder: EncoderOptions, projection: ProjectionOptions, layers: LayerOptions, image: ImageShape
+) -> list[torch.Tensor]:
+    """Of features about the origin. Remembered: planning, releasing and training ask for it several times."""
+    seen = layers.of(projection.of(encoder.view(image), weights=encoder.load().checksum))
+    return public_mean(seen, dead_leaves(INVENTED, image, seed=0))
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,16 @@ from simulacra.features.groups import Groups
 from simulacra.features.perceptual import OnePass, Perceptual
 from simulacra.features.projections import random_matrices
 from simulacra.features.unit_sums import FLOOR, unit_sums
-from simulacra.features.views import Deepest, Even, InceptionView, LastLayer, Perceived, Projected
+from simulacra.features.views import (
+    Centred,
+    Deepest,
+    Even,
+    InceptionView,
+    LastLayer,
+    Perceived,
+    Projected,
+    public_mean,
+)
 from simulacra.networks import encoders
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.inception import Inception
@@ -362,6 +371,40 @@ def test_layers_in_half_precision_stay_so_when_they_are_made_even() -> None:
     (layer,) = Even(inner).read([])
     assert layer.dtype == torch.bfloat16
     torch.testing.assert_close(layer.float(), torch.full((2, 10_000), 0.01), rtol=0.004, atol=0)
+
+
+def test_what_images_share_has_none_of_the_length_about_a_public_mean() -> None:
+    """So sums of unlike images are further apart, while no record contributes more than before."""
+    inner = small()
+    view = Centred(inner, public_mean(inner, records(40, seed=5) / 2 + 0.5))
+    ours, plain = (
+        torch.stack([Perceptual(OnePass(each), order=1).features(one, torch.tensor(0)) for one in records(30)])
+        for each in (view, inner)
+    )
+    torch.testing.assert_close(ours.norm(dim=1), torch.ones(30).double())
+    assert plain.mean(dim=0).norm() > 0.5, "half of the length is what noise has in common with noise"
+    assert ours.mean(dim=0).norm() < 0.3
+    expected = (plain - torch.cat(view.mean)) / (plain - torch.cat(view.mean)).norm(dim=1, keepdim=True)
+    torch.testing.assert_close(ours, expected.double(), rtol=1e-5, atol=1e-6)
+    for order in (1, 2):
+        feature_map = Perceptual(OnePass(view, rows=4), order=order)
+        for record in records(5):
+            assert feature_map.clipped_sum(record[None], torch.zeros(1, dtype=torch.int64)).norm() <= 1 + 1e-9
+    assert view.shapes == inner.shapes
+    assert not view.nonnegative
+    with pytest.raises(SettingError, match="the mean is of other features"):
+        Centred(Deepest(inner, 1), view.mean)
+
+
+def test_nothing_at_all_about_a_mean_is_the_mean_away() -> None:
+    """A network that says nothing of an image leaves no NaN behind, in features or in gradients."""
+    inner = Perceived(GREY, silent(), name="small")
+    points = ((records(4) + 1) / 2).requires_grad_()
+    for mean in ([torch.full((size,), 0.1) for size in inner.sizes], [torch.zeros(size) for size in inner.sizes]):
+        layers = Centred(inner, mean).layers(points)
+        assert all(torch.equal(layer, -part.expand_as(layer)) for layer, part in zip(layers, mean, strict=True))
+        (gradient,) = torch.autograd.grad(sum(layer.square().sum() for layer in layers), points)
+        assert torch.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("projected", [True, False])

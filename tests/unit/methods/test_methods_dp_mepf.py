@@ -13,9 +13,11 @@ from mepf_runs import SCHEMA, SIZE, WIDTHS, encoder_file, release, settings
 
 import simulacra
 from simulacra.errors import DataError, PlanError
+from simulacra.features.leaves import dead_leaves
 from simulacra.features.projections import leading_directions, random_matrices, write
-from simulacra.features.views import Perceived
+from simulacra.features.views import Centred, Perceived
 from simulacra.methods import make_method
+from simulacra.methods.perceiving import EncoderOptions, LayerOptions, ProjectionOptions, view_of
 from simulacra.networks import encoder_files, weights
 from simulacra.networks.small_encoder import SmallEncoder
 from simulacra.schema import ImageShape, Schema
@@ -97,6 +99,31 @@ def test_fewer_layers_make_the_release_smaller_and_a_generator_learns_from_them(
     assert trained.sample(4)[0].shape == (4, 8, 8)
     with pytest.raises(PlanError, match=r"layers\.even decided what was released"):
         simulacra.train(run, settings={"layers.even": False})
+
+
+def test_a_generator_learns_from_features_about_the_mean_of_invented_pictures(folder: Path) -> None:
+    run = release(folder, layers__centred=True, layers__even=True, stopping__proxy="encoder")
+    assert "the mean of 128 invented pictures" in " ".join(run.certificate["remarks"])
+    assert simulacra.train(run).sample(4)[0].shape == (4, 8, 8)
+    with pytest.raises(PlanError, match=r"layers\.centred decided what was released"):
+        simulacra.train(run, settings={"layers.centred": False})
+
+
+def test_the_mean_is_of_the_features_that_are_released(folder: Path) -> None:
+    """With a projection, and of layers that were chosen and made even; and the same at every call."""
+    encoder = EncoderOptions(network="small", widths=WIDTHS, weights=str(folder / "encoder.safetensors"))
+    image = ImageShape(height=8, width=8)
+    projection, layers = ProjectionOptions(source="random", directions=5), {"last": 3, "even": True}
+    view = view_of(encoder, projection, LayerOptions(**layers, centred=True), image)
+    assert isinstance(view, Centred)
+    assert view.sizes == (5, 5, 5)
+    inner = view_of(encoder, projection, LayerOptions(**layers), image)
+    for mean, layer in zip(view.mean, inner.layers(dead_leaves(128, image, seed=0)), strict=True):
+        torch.testing.assert_close(mean, layer.mean(dim=0) / 3**0.5)
+    again = view_of(encoder, projection, LayerOptions(**layers, centred=True), image)
+    assert all(map(torch.equal, again.mean, view.mean))
+    unprojected = view_of(encoder, ProjectionOptions(), LayerOptions(centred=True), image)
+    assert unprojected.mean[0].shape != view.mean[0].shape
 
 
 def test_leading_directions_hold_more_than_random_ones() -> None:
