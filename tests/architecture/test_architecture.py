@@ -215,5 +215,6 @@ def test_no_path_of_a_machine_is_in_the_repository() -> None:
     places = re.compile(r"/(home|Users|root|work)/[a-z]")
     for folder in ("src", "tests", "docs", "benchmarks"):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".md", ".toml", ".j2") and path != Path(__file__):
+            made = path.is_relative_to(ROOT / "benchmarks" / "work")  # by running the benchmarks; git ignores it
+            if path.suffix in (".py", ".md", ".toml", ".j2") and path != Path(__file__) and not made:
                 assert not places.search(path.read_text(encoding="utf-8")), path
