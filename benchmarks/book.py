@@ -79,8 +79,7 @@ def run(
 
     scorings, rows = choose(scores), select(patterns)
     if bundled:
-        unpacked = bundles.unpack(bundled, work)["commit"]
-        bundles.settle(work, book)  # the processes of rows side by side inherit where data and weights are
+        unpacked = bundles.arrive(bundled, work, book)  # rows side by side inherit where data and weights are
     runner: Runner | SideBySide
     if jobs > 1:
         told = [f"--score={name}" for name in scores] + [f"--work={work}", f"--results={book}", f"--device={device}"]

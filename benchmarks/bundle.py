@@ -137,6 +137,13 @@ def unpack(folders: Iterable[Path], work: Path) -> dict[str, Any]:
     return manifest
 
 
+def arrive(folders: Iterable[Path], work: Path, book: Path) -> str:
+    """Unpack a bundle and settle with it; gives the commit that it was made at."""
+    made_at: str = unpack(folders, work)["commit"]
+    settle(work, book)
+    return made_at
+
+
 def settle(work: Path, book: Path) -> None:
     """Let this process find the unpacked data and weights, and take over what was known of the rows."""
     for variable, name in ((DATA_VARIABLE, "data"), (CACHE_VARIABLE, "cache")):

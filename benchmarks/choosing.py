@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 
-from benchmarks import kept
+from benchmarks import bundle, kept, outcomes
 from benchmarks.hardware import commit, hardware
 from benchmarks.material import Material, Real
 from benchmarks.rows import Row, select
@@ -59,7 +59,7 @@ def measure(
         shown = {words: scored[name].get(score) for words, (name, score) in COLUMNS.items() if name in scored}
         found[str(number)] = {words: value for words, value in shown.items() if value is not None}
         click.echo(f"{number} candidates: {found[str(number)]}")
-    return {"scores": found, "row": row.to_mapping(), "hardware": hardware(device), "commit": commit()}
+    return {"scores": found, "row": row.to_mapping(), "hardware": hardware(device)}
 
 
 def section(found: Mapping[str, Any]) -> str:
@@ -93,6 +93,13 @@ def _figure(words: str, value: float) -> str:
 @click.option("--device", default="auto", help="auto, cpu or cuda.")
 @click.option("--work", type=click.Path(path_type=Path), default=WORK, help="For runs.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where results are kept.")
+@click.option(
+    "--bundle",
+    "bundled",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A bundle, or a part of one; repeatable.",
+)
 @click.option("--merge", type=click.Path(path_type=Path, exists=True), multiple=True, help="Results from elsewhere.")
 def main(
     patterns: tuple[str, ...],
@@ -101,6 +108,7 @@ def main(
     device: str,
     work: Path,
     results: Path,
+    bundled: tuple[Path, ...],
     merge: tuple[Path, ...],
 ) -> None:
     """Measure rows, or merge what was measured elsewhere."""
@@ -108,12 +116,12 @@ def main(
 
     for path in merge:
         kept.add(results, kept.read(path))
+    made_at = bundle.arrive(bundled, work, outcomes.BOOK) if bundled else commit()
+    place = Workplace(folder=work, may_release=not bundled)
     for row in select(patterns) if patterns else []:
         click.echo(row.name)
-        kept.add(
-            results,
-            {row.name: measure(row, Workplace(folder=work), candidates, choose(scores), pick_device(device))},
-        )
+        found = measure(row, place, candidates, choose(scores), pick_device(device))
+        kept.add(results, {row.name: {**found, "commit": made_at}})
     click.echo(section(kept.read(results)))
 
 

@@ -19,7 +19,7 @@ import click
 import numpy as np
 import torch
 
-from benchmarks import kept
+from benchmarks import bundle, kept, outcomes
 from benchmarks.hardware import commit, hardware
 from benchmarks.material import Real
 from benchmarks.rows import Row, select
@@ -69,7 +69,7 @@ def measure(row: Row, work: Workplace, device: str) -> dict[str, Any]:
     assert training is not None
     distances = dict(map(tuple, training["curves"][CURVE]))
     looks = [(step, distances[step], fid) for step, fid in scorer.found]
-    return {"looks": looks, "row": row.to_mapping(), "hardware": hardware(device), "commit": commit()}
+    return {"looks": looks, "row": row.to_mapping(), "hardware": hardware(device)}
 
 
 def at_choice_end_and_best(looks: list[tuple[int, float, float]]) -> tuple[float, float, float]:
@@ -108,16 +108,32 @@ def _cells(figures: tuple[float, float, float]) -> str:
 @click.option("--device", default="auto", help="auto, cpu or cuda.")
 @click.option("--work", type=click.Path(path_type=Path), default=WORK, help="For releases and samplers.")
 @click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where results are kept.")
+@click.option(
+    "--bundle",
+    "bundled",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="A bundle, or a part of one; repeatable.",
+)
 @click.option("--merge", type=click.Path(path_type=Path, exists=True), multiple=True, help="Results from elsewhere.")
-def main(patterns: tuple[str, ...], device: str, work: Path, results: Path, merge: tuple[Path, ...]) -> None:
+def main(
+    patterns: tuple[str, ...],
+    device: str,
+    work: Path,
+    results: Path,
+    bundled: tuple[Path, ...],
+    merge: tuple[Path, ...],
+) -> None:
     """Measure rows, or merge what was measured elsewhere."""
     from simulacra.networks.devices import pick_device
 
     for path in merge:
         kept.add(results, kept.read(path))
+    made_at = bundle.arrive(bundled, work, outcomes.BOOK) if bundled else commit()
+    place = Workplace(folder=work, may_release=not bundled)
     for row in select(patterns) if patterns else []:
         click.echo(row.name)
-        kept.add(results, {row.name: measure(row, Workplace(folder=work), pick_device(device))})
+        kept.add(results, {row.name: {**measure(row, place, pick_device(device)), "commit": made_at}})
     click.echo(section(kept.read(results)))
 
 

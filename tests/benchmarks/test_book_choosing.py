@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
-from benchmarks import choosing, kept
+from benchmarks import bundle, choosing, kept, outcomes
 from benchmarks.material import Material
 from benchmarks.rows import Row
 from benchmarks.scoring import Scoring
 from benchmarks.stages import Workplace
+from simulacra.datasets.places import CACHE_VARIABLE, DATA_VARIABLE
 from simulacra.evaluate.scores import Scores
 
 TINY = {"rate": 1.0, "steps": 4, "critic.channels": 4, "schedule.critic_steps": (2,)}
@@ -61,3 +64,30 @@ def test_the_table_has_what_was_measured_in_the_order_of_candidates() -> None:
 
 def test_without_a_run_the_page_says_so(tmp_path: Path) -> None:
     assert "No run yet." in choosing.section(kept.read(tmp_path / "none.json"))
+
+
+def test_elsewhere_a_run_from_a_bundle_is_measured_and_none_is_released(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the result names the commit of the bundle: there is no checkout to ask."""
+    monkeypatch.setattr(choosing, "IMAGES", 30)
+    monkeypatch.setattr(choosing, "select", lambda patterns: [ROW])
+    monkeypatch.setattr(outcomes, "BOOK", tmp_path / "book")
+    for variable in (DATA_VARIABLE, CACHE_VARIABLE):  # unpacking sets them: let them be put back
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+    here, parts, results = Workplace(folder=tmp_path / "here"), tmp_path / "parts", tmp_path / "results.json"
+    words = ["row", "--candidates", "2", "--score", "lr-mlp-6000", "--device", "cpu", "--results", str(results)]
+    words += ["--work", str(tmp_path / "there"), "--bundle", str(parts)]
+    bundle.write({}, parts, rows=[ROW], commit="where it was bundled", limit=10**6)
+    refused = CliRunner().invoke(choosing.main, words)
+    assert "the bundle holds no release of it" in refused.output
+    shutil.rmtree(parts)
+    here.release(ROW)
+    files = bundle.contents(here, tmp_path / "book", [ROW], [])
+    bundle.write(files, parts, rows=[ROW], commit="where it was bundled", limit=10**6)
+    finished = CliRunner().invoke(choosing.main, words)
+    assert finished.exit_code == 0, finished.output
+    (found,) = kept.read(results).values()
+    assert found["commit"] == "where it was bundled"
+    assert list(found["scores"]) == ["2"]
+    assert not (tmp_path / "there" / "ledgers").exists()
