@@ -85,6 +85,28 @@ def families() -> list[Family]:
                 training__average=0.999,
             )
         )
+        # A network of photos as it comes, at our defaults, where none was trained for grey images; and for a processor.
+        centred = {"layers.even": True, "layers.centred": True}
+        brief = {
+            **centred,
+            "training.precision": "single",
+            "training.steps": 1500,
+            "training.batch": 100,
+            "training.learning_rate": 2e-3,
+            "training.average": 0.99,
+        }
+        for variant, more in (("vgg19", {}), ("vgg19-centred", centred), ("vgg19-brief", brief)):
+            settings = {"encoder.network": "vgg19-normalised", "training.precision": "bf16", **more}
+            found.append(
+                Family(
+                    method="dp-mepf",
+                    data=(data,),
+                    epsilons=(0.2, 1, 10, None),
+                    seeds=(0, 1, 2),
+                    settings=settings,
+                    variant=variant,
+                )
+            )
     # Tables 5, 6, 14, 15 and 16, and Table 4: the proxy's choice beside the end of training.
     found += [
         family("cifar10", "cifar10", wide, **usual),
@@ -185,6 +207,11 @@ def _short_families() -> list[Family]:
         family((*few, None), "short-even", layers__even=True),
         family((*few, None), "short-last8", layers__even=True, layers__last=8),
         family((*few, None), "short-last4", layers__even=True, layers__last=4),
+        # About the mean of invented pictures, which all images share; the first moment alone, as at small epsilons.
+        family((*few, 10, None), "short-centred", layers__even=True, layers__centred=True),
+        family((*few, None), "short-first", moments=1),
+        family((*few, None), "short-first-centred", moments=1, layers__even=True, layers__centred=True),
+        family((*few, None), "short-last8-centred", layers__even=True, layers__centred=True, layers__last=8),
         family(few, "short-directions", projection__source="directions-fashion-mnist.safetensors"),
         family((0.2, 1, 10, None), "unlabelled-short", labelled=False),
         family((0.2, 1), "unlabelled-short-noisy", labelled=False, denoise=False),
