@@ -15,12 +15,11 @@ from typing import Any
 
 import click
 
-from benchmarks import bundle, kept, outcomes
-from benchmarks.hardware import commit, hardware
+from benchmarks import measuring
 from benchmarks.material import Material, Real
-from benchmarks.rows import Row, select
+from benchmarks.rows import Row
 from benchmarks.scoring import SCORINGS, Scoring, choose
-from benchmarks.stages import IMAGES, MOST_TABLE_ROWS, SAMPLE_SEED, WORK, Workplace
+from benchmarks.stages import IMAGES, MOST_TABLE_ROWS, SAMPLE_SEED, Workplace
 
 RESULTS = Path(__file__).parent / "results" / "choosing.json"
 CANDIDATES = (1, 4, 16, 64)
@@ -59,7 +58,7 @@ def measure(
         shown = {words: scored[name].get(score) for words, (name, score) in COLUMNS.items() if name in scored}
         found[str(number)] = {words: value for words, value in shown.items() if value is not None}
         click.echo(f"{number} candidates: {found[str(number)]}")
-    return {"scores": found, "row": row.to_mapping(), "hardware": hardware(device)}
+    return {"scores": found}
 
 
 def section(found: Mapping[str, Any]) -> str:
@@ -87,42 +86,13 @@ def _figure(words: str, value: float) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("patterns", nargs=-1)
+@measuring.options(RESULTS)
 @click.option("--candidates", type=int, multiple=True, default=CANDIDATES, show_default=True, help="Repeatable.")
 @click.option("--score", "scores", multiple=True, help=f"Only this scoring; repeatable. One of: {', '.join(SCORINGS)}.")
-@click.option("--device", default="auto", help="auto, cpu or cuda.")
-@click.option("--work", type=click.Path(path_type=Path), default=WORK, help="For runs.")
-@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where results are kept.")
-@click.option(
-    "--bundle",
-    "bundled",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A bundle, or a part of one; repeatable.",
-)
-@click.option("--merge", type=click.Path(path_type=Path, exists=True), multiple=True, help="Results from elsewhere.")
-def main(
-    patterns: tuple[str, ...],
-    candidates: tuple[int, ...],
-    scores: tuple[str, ...],
-    device: str,
-    work: Path,
-    results: Path,
-    bundled: tuple[Path, ...],
-    merge: tuple[Path, ...],
-) -> None:
+def main(candidates: tuple[int, ...], scores: tuple[str, ...], **asked: Any) -> None:
     """Measure rows, or merge what was measured elsewhere."""
-    from simulacra.networks.devices import pick_device
-
-    for path in merge:
-        kept.add(results, kept.read(path))
-    made_at = bundle.arrive(bundled, work, outcomes.BOOK) if bundled else commit()
-    place = Workplace(folder=work, may_release=not bundled)
-    for row in select(patterns) if patterns else []:
-        click.echo(row.name)
-        found = measure(row, place, candidates, choose(scores), pick_device(device))
-        kept.add(results, {row.name: {**found, "commit": made_at}})
-    click.echo(section(kept.read(results)))
+    scorings = choose(scores)
+    measuring.run(lambda row, work, device: measure(row, work, candidates, scorings, device), section, **asked)
 
 
 if __name__ == "__main__":

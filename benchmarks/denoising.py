@@ -20,11 +20,12 @@ import torch
 
 from benchmarks import kept
 from benchmarks.hardware import commit
+from benchmarks.material import Real
 from benchmarks.rows import Row, select
 from benchmarks.stages import WORK, Workplace
-from simulacra import datasets
 from simulacra.data import open_source
-from simulacra.features.views import LOOKED_AT, View, together_of_length_one
+from simulacra.features.unit_sums import of_length_one
+from simulacra.features.views import View
 from simulacra.methods import make_method
 from simulacra.methods.denoising import denoised
 from simulacra.methods.dp_mepf import MOMENTS
@@ -32,7 +33,7 @@ from simulacra.privacy.records import Records
 
 RESULTS = Path(__file__).parent / "results" / "denoising.json"
 EPSILONS = (0.2, 0.5, 1, 2, 10)
-TEST_IMAGES = 2_000
+TEST_IMAGES, LOOKED_AT = 2_000, 32
 
 
 def measure(row: Row, work: Workplace) -> dict[str, Any]:
@@ -56,7 +57,7 @@ def measure(row: Row, work: Workplace) -> dict[str, Any]:
             "released": {str(order): errors(noisy[order], truth[order], counts) for order in truth},
             "denoised": {str(order): errors(clean[order], truth[order], counts) for order in truth},
         }
-    accuracy = nearest_mean(guesses, counts, view, _test_batches(row))
+    accuracy = nearest_mean(guesses, counts, view, _test_records(row))
     return {"errors": found, "nearest_mean": accuracy, "row": row.to_mapping(), "commit": commit()}
 
 
@@ -77,22 +78,19 @@ def nearest_mean(
     means = {name: (sums / counts.clamp(min=1).unsqueeze(1)).float() for name, sums in guesses.items()}
     right, seen = dict.fromkeys(guesses, 0), 0
     for batch in batches:
-        features = torch.cat(together_of_length_one(view.layers((batch.inputs.float() + 1) / 2)), dim=1)
-        for name, mean in means.items():
-            nearest = (features @ mean.T - mean.square().sum(dim=1) / 2).argmax(dim=1)
-            right[name] += int((nearest == batch.labels).sum())
+        for start in range(0, len(batch.labels), LOOKED_AT):
+            rows = slice(start, start + LOOKED_AT)
+            features = torch.cat(of_length_one(view.layers((batch.inputs[rows].float() + 1) / 2)), dim=1)
+            for name, mean in means.items():
+                nearest = (features @ mean.T - mean.square().sum(dim=1) / 2).argmax(dim=1)
+                right[name] += int((nearest == batch.labels[rows]).sum())
         seen += len(batch.labels)
     return {name: round(count / seen, 4) for name, count in right.items()}
 
 
-def _test_batches(row: Row) -> Iterator[Records]:
-    found = datasets.load(row.data, "test")
-    left = TEST_IMAGES
-    for batch in open_source(found.data, found.schema).batches():
-        for start in range(0, min(left, len(batch.labels)), LOOKED_AT):
-            rows = slice(start, min(start + LOOKED_AT, left))
-            yield Records(inputs=batch.inputs[rows], labels=batch.labels[rows])
-        left -= min(left, len(batch.labels))
+def _test_records(row: Row) -> Iterator[Records]:
+    images, labels = Real(name=row.data, schema=row.schema).test
+    return open_source((images[:TEST_IMAGES], labels[:TEST_IMAGES]), row.schema).batches()
 
 
 def _share(guess: torch.Tensor, truth: torch.Tensor) -> float:

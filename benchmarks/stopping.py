@@ -19,11 +19,10 @@ import click
 import numpy as np
 import torch
 
-from benchmarks import bundle, kept, outcomes
-from benchmarks.hardware import commit, hardware
+from benchmarks import measuring
 from benchmarks.material import Real
-from benchmarks.rows import Row, select
-from benchmarks.stages import WORK, Workplace
+from benchmarks.rows import Row
+from benchmarks.stages import Workplace
 from simulacra.data.images import to_uint8
 from simulacra.generators.sampler import Sampler
 from simulacra.methods.stopping import CURVE
@@ -69,7 +68,7 @@ def measure(row: Row, work: Workplace, device: str) -> dict[str, Any]:
     assert training is not None
     distances = dict(map(tuple, training["curves"][CURVE]))
     looks = [(step, distances[step], fid) for step, fid in scorer.found]
-    return {"looks": looks, "row": row.to_mapping(), "hardware": hardware(device)}
+    return {"looks": looks}
 
 
 def at_choice_end_and_best(looks: list[tuple[int, float, float]]) -> tuple[float, float, float]:
@@ -104,37 +103,10 @@ def _cells(figures: tuple[float, float, float]) -> str:
 
 
 @click.command(help=__doc__)
-@click.argument("patterns", nargs=-1)
-@click.option("--device", default="auto", help="auto, cpu or cuda.")
-@click.option("--work", type=click.Path(path_type=Path), default=WORK, help="For releases and samplers.")
-@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where results are kept.")
-@click.option(
-    "--bundle",
-    "bundled",
-    type=click.Path(path_type=Path),
-    multiple=True,
-    help="A bundle, or a part of one; repeatable.",
-)
-@click.option("--merge", type=click.Path(path_type=Path, exists=True), multiple=True, help="Results from elsewhere.")
-def main(
-    patterns: tuple[str, ...],
-    device: str,
-    work: Path,
-    results: Path,
-    bundled: tuple[Path, ...],
-    merge: tuple[Path, ...],
-) -> None:
+@measuring.options(RESULTS)
+def main(**asked: Any) -> None:
     """Measure rows, or merge what was measured elsewhere."""
-    from simulacra.networks.devices import pick_device
-
-    for path in merge:
-        kept.add(results, kept.read(path))
-    made_at = bundle.arrive(bundled, work, outcomes.BOOK) if bundled else commit()
-    place = Workplace(folder=work, may_release=not bundled)
-    for row in select(patterns) if patterns else []:
-        click.echo(row.name)
-        kept.add(results, {row.name: {**measure(row, place, pick_device(device)), "commit": made_at}})
-    click.echo(section(kept.read(results)))
+    measuring.run(measure, section, **asked)
 
 
 if __name__ == "__main__":

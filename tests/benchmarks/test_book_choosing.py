@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from benchmarks import bundle, choosing, kept, outcomes
+from benchmarks import bundle, choosing, kept, measuring, outcomes
 from benchmarks.material import Material
 from benchmarks.rows import Row
 from benchmarks.scoring import Scoring
@@ -71,7 +71,7 @@ def test_elsewhere_a_run_from_a_bundle_is_measured_and_none_is_released(
 ) -> None:
     """And the result names the commit of the bundle: there is no checkout to ask."""
     monkeypatch.setattr(choosing, "IMAGES", 30)
-    monkeypatch.setattr(choosing, "select", lambda patterns: [ROW])
+    monkeypatch.setattr(measuring, "select", lambda patterns: [ROW])
     monkeypatch.setattr(outcomes, "BOOK", tmp_path / "book")
     for variable in (DATA_VARIABLE, CACHE_VARIABLE):  # unpacking sets them: let them be put back
         monkeypatch.setenv(variable, str(tmp_path / variable))

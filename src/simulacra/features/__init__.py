@@ -33,9 +33,11 @@ def examples() -> tuple[tuple[str, FeatureMap, int, int], ...]:
     from simulacra.features.moments import Moments
     from simulacra.features.pairs import Pairs
     from simulacra.features.perceptual import OnePass, Perceptual
+    from simulacra.features.projections import public_mean
+    from simulacra.features.refined_views import Centred, Deepest, Even, Projected
     from simulacra.features.tangent import Tangent
     from simulacra.features.tangent_networks import Entrywise, OneHidden, TwoHidden
-    from simulacra.features.views import Centred, Deepest, Even, LastLayer, Perceived, Projected, View, public_mean
+    from simulacra.features.views import LastLayer, Perceived, View
     from simulacra.gradients.summing import GradientSums
     from simulacra.networks.convnet import ConvNet
     from simulacra.networks.critics import CriticOptions, build_critic

@@ -2,20 +2,21 @@
 
 Noise on a released vector grows with the root of its length, and the features of a deep network are many more than the
 directions in which images differ. `random_matrices` needs no data at all; `leading_directions` looks at public images.
-Neither has to keep any norm: features are scaled to length 1 after they were projected.
+Neither has to keep any norm: features are scaled to length 1 after they were projected. `public_mean` is for taking off
+what public images share.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 
 from simulacra.errors import DataError
-from simulacra.features.unit_sums import FLOOR
+from simulacra.features.unit_sums import of_length_one
 from simulacra.features.views import View
 from simulacra.networks.encoder_files import read_safetensors, save
 
@@ -47,13 +48,9 @@ def leading_directions(view: View, points: torch.Tensor, directions: int) -> lis
     """
     if len(points) < directions:
         raise DataError(f"{directions} directions need at least as many public images, got {len(points)}")
-    blocks = [view.layers(points[start : start + BATCH]) for start in range(0, len(points), BATCH)]
-    layers = [torch.cat(parts) for parts in zip(*blocks, strict=True)]
-    del blocks
-    lengths = torch.stack([layer.square().sum(dim=1) for layer in layers]).sum(dim=0).sqrt().clamp(min=FLOOR)
+    layers = [torch.cat(parts) for parts in zip(*_unit_features(view, points), strict=True)]
     found = []
     for layer in layers:
-        layer /= lengths.unsqueeze(1)
         products = (layer @ layer.T).double()
         energies, mixtures = torch.linalg.eigh(products)
         kept = min(directions, layer.shape[1])
@@ -62,6 +59,21 @@ def leading_directions(view: View, points: torch.Tensor, directions: int) -> lis
         basis, _ = torch.linalg.qr(layer.T @ chosen)
         found.append(basis.T.contiguous())
     return found
+
+
+@torch.no_grad()
+def public_mean(view: View, points: torch.Tensor) -> list[torch.Tensor]:
+    """Per layer, the mean of the unit features of some public images."""
+    totals = [torch.zeros(size, dtype=torch.float64) for size in view.sizes]
+    for layers in _unit_features(view, points):
+        for total, layer in zip(totals, layers, strict=True):
+            total += layer.sum(dim=0)
+    return [(total / len(points)).to(points.dtype) for total in totals]
+
+
+def _unit_features(view: View, points: torch.Tensor) -> Iterator[list[torch.Tensor]]:
+    for start in range(0, len(points), BATCH):
+        yield of_length_one(view.layers(points[start : start + BATCH]))
 
 
 def write(path: Path, matrices: Sequence[torch.Tensor], facts: Mapping[str, str]) -> str:

@@ -72,5 +72,13 @@ def raised(layer: torch.Tensor, order: int) -> torch.Tensor:
 
 def lengths_of(powers: Sequence[torch.Tensor], order: int) -> torch.Tensor:
     """(images,): of the features of all layers together, or of their squares; never below the floor."""
-    total = torch.stack([torch.linalg.vector_norm(power, dim=1).square() for power in powers]).sum(0)
-    return total.sqrt().clamp(min=FLOOR**order)
+    each = torch.stack([torch.linalg.vector_norm(power, dim=1) for power in powers])
+    # A norm and not the root of a sum, whose gradient is no number at zero.
+    lengths: torch.Tensor = torch.linalg.vector_norm(each, dim=0).clamp(min=FLOOR**order)
+    return lengths
+
+
+def of_length_one(layers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """All layers together scaled to length 1, image by image; what is nearly zero stays small."""
+    lengths = lengths_of([raised(layer, 1) for layer in layers], 1).unsqueeze(1)
+    return [layer / lengths.to(layer.dtype) for layer in layers]

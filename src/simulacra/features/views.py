@@ -1,14 +1,14 @@
 """Views: what a public network sees in an image, layer by layer; each image by itself.
 
 A view takes points (intensities in [0, 1], see `data/points.py`) and gives a list of tensors, one row per image. It
-knows nothing of norms, moments or noise: these are the business of `features/perceptual.py`.
+knows nothing of moments or noise: these are the business of `features/perceptual.py`. Here are the networks' own views;
+`features/refined_views.py` has those that read another one's features otherwise.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,7 +16,6 @@ from torch import nn
 from torch.nn.functional import interpolate
 
 from simulacra.errors import SettingError
-from simulacra.features.unit_sums import FLOOR, raised
 from simulacra.networks.inception import SIDE
 from simulacra.schema import ImageShape
 
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 LARGEST_SIDE = 1024
 """To which a view may bring images."""
-LOOKED_AT = 32
-"""Public images at a time."""
 LEAST_WORK, FEATURES_PER_WORK = 4_000, 75
 """A network takes longer over larger images, as it says more of them: VGG19 is at the least at 32 x 32."""
 
@@ -157,122 +154,3 @@ class InceptionView(NetworkView):
 
     def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
         return looked
-
-
-class Within(View):
-    """A view of what another one sees: the network is asked the same, and its answer is read otherwise."""
-
-    def __init__(self, view: View) -> None:
-        self.image, self.inner, self.work, self.sizes = view.image, view, view.work, view.sizes
-
-    @property
-    def shapes(self) -> tuple[tuple[int, int, int], ...]:
-        return self.inner.shapes
-
-    def look(self, points: torch.Tensor) -> list[torch.Tensor]:
-        return self.inner.look(points)
-
-
-class Projected(Within):
-    """A view with each layer mapped to few numbers by a public matrix: noise then grows with the root of those.
-
-    The matrices must not depend on private data. They change no bound: features are scaled to length 1 afterwards.
-    """
-
-    def __init__(self, view: View, matrices: Sequence[torch.Tensor]) -> None:
-        if [matrix.shape[1] for matrix in matrices] != list(view.sizes):
-            raise SettingError("the projection was made for another encoder, or for images of another size")
-        super().__init__(view)
-        self.sizes = tuple(matrix.shape[0] for matrix in matrices)
-        self._following = Following([matrix.T.contiguous() for matrix in matrices])
-
-    @property
-    def shapes(self) -> tuple[tuple[int, int, int], ...]:
-        return tuple((1, 1, size) for size in self.sizes)
-
-    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
-        found = self.inner.read(looked)
-        return [layer @ matrix for layer, matrix in zip(found, self._following.to(found[0]), strict=True)]
-
-
-class Deepest(Within):
-    """The last layers of a view alone: fewer numbers to add noise to, which tell kinds of images apart best."""
-
-    def __init__(self, view: View, layers: int) -> None:
-        if not 1 <= layers <= len(view.sizes):
-            raise SettingError(f"layers.last must be from 1 to {len(view.sizes)} for this encoder, got {layers}")
-        super().__init__(view)
-        self.sizes, self.nonnegative = view.sizes[-layers:], view.nonnegative
-
-    @property
-    def shapes(self) -> tuple[tuple[int, int, int], ...]:
-        return self.inner.shapes[-len(self.sizes) :]
-
-    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
-        return self.inner.read(looked)[-len(self.sizes) :]
-
-
-class Even(Within):
-    """A view with each layer scaled to length 1, so that long ones do not leave the others to the noise.
-
-    Noise is as strong in every number, and deep layers have few: with as much of the length they have more signal in
-    each.
-    """
-
-    def __init__(self, view: View) -> None:
-        super().__init__(view)
-        self.nonnegative = view.nonnegative
-
-    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
-        return [together_of_length_one([layer])[0] for layer in self.inner.read(looked)]
-
-
-class Centred(Within):
-    """A view about a public mean: what is said of any image is left out, and what is left has the length to itself.
-
-    Features of length 1 are mostly what all images share, so a class's sum differs little from another's beside the
-    noise. Scaled to length 1 after a mean is taken off, they differ by more. The mean must not depend on private data;
-    it is of features that were scaled to length 1 as they are here.
-    """
-
-    def __init__(self, view: View, mean: Sequence[torch.Tensor]) -> None:
-        if [len(part) for part in mean] != list(view.sizes):
-            raise SettingError("the mean is of other features")
-        super().__init__(view)
-        self.mean, self._following = list(mean), Following(mean)
-
-    def read(self, looked: list[torch.Tensor]) -> list[torch.Tensor]:
-        found = together_of_length_one(self.inner.read(looked))
-        return [layer - part for layer, part in zip(found, self._following.to(found[0]), strict=True)]
-
-
-class Following:
-    """Public tensors that go where features are, and take their precision; kept as they came for when these move."""
-
-    def __init__(self, tensors: Sequence[torch.Tensor]) -> None:
-        self.tensors = self._ready = list(tensors)
-
-    def to(self, like: torch.Tensor) -> list[torch.Tensor]:
-        """All of them, moved once for as long as features stay where they are."""
-        if self._ready[0].device != like.device or self._ready[0].dtype != like.dtype:
-            self._ready = [tensor.to(like) for tensor in self.tensors]
-        return self._ready
-
-
-@torch.no_grad()
-def public_mean(view: View, points: torch.Tensor) -> list[torch.Tensor]:
-    """What a view says of public images on average, layer by layer, each image's features scaled to length 1."""
-    totals = [torch.zeros(size, dtype=torch.float64) for size in view.sizes]
-    for start in range(0, len(points), LOOKED_AT):
-        layers = view.layers(points[start : start + LOOKED_AT])
-        for total, layer in zip(totals, together_of_length_one(layers), strict=True):
-            total += layer.sum(dim=0)
-    return [(total / len(points)).to(points.dtype) for total in totals]
-
-
-def together_of_length_one(layers: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """All layers scaled to length 1, image by image. Zeros stay zeros, and their gradient is a number."""
-    of_each = torch.stack([torch.linalg.vector_norm(raised(layer, 1), dim=1) for layer in layers])
-    # Not the root of a sum of squares, whose gradient is no number at zero.
-    lengths = torch.linalg.vector_norm(of_each, dim=0).clamp(min=FLOOR).unsqueeze(1)
-    return [layer / lengths.to(layer.dtype) for layer in layers]

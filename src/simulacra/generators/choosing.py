@@ -51,11 +51,10 @@ class Chooser:
         return inputs.view(len(labels), self.candidates, -1)[torch.arange(len(labels), device=inputs.device), chosen]
 
 
-def check_candidates(candidates: int) -> int:
+def check_candidates(candidates: int) -> None:
     """Refuse a number that makes no sense."""
     if not 1 <= candidates <= MOST_CANDIDATES:
         raise SettingError(f"candidates must be from 1 to {MOST_CANDIDATES:,}, got {candidates}")
-    return candidates
 
 
 def blank(schema: Schema, said: Mapping[str, Any]) -> Chooser:

@@ -18,20 +18,10 @@ import torch
 from simulacra.datasets.places import cache_folder
 from simulacra.errors import DataError, SettingError, suggestion
 from simulacra.features.leaves import dead_leaves
-from simulacra.features.projections import random_matrices, read
+from simulacra.features.projections import public_mean, random_matrices, read
+from simulacra.features.refined_views import Centred, Deepest, Even, Projected
 from simulacra.features.unit_sums import lengths_of, raised
-from simulacra.features.views import (
-    LARGEST_SIDE,
-    Centred,
-    Deepest,
-    Even,
-    InceptionView,
-    LastLayer,
-    Perceived,
-    Projected,
-    View,
-    public_mean,
-)
+from simulacra.features.views import LARGEST_SIDE, InceptionView, LastLayer, Perceived, View
 from simulacra.networks import encoder_files, encoders, weights
 from simulacra.networks.inception import Inception
 from simulacra.networks.small_encoder import WIDTHS
@@ -180,7 +170,6 @@ class LayerOptions(Options):
     """Only so many of the last ones."""
     even: bool = False
     """Whether each is scaled to length 1 before all of them together are."""
-
     centred: bool = False
     """Whether the mean over invented pictures is taken off, so that what images share has none of the length."""
 
@@ -202,8 +191,14 @@ class LayerOptions(Options):
 
 def view_of(encoder: EncoderOptions, projection: ProjectionOptions, layers: LayerOptions, image: ImageShape) -> View:
     """The features that are released."""
-    seen = layers.of(projection.of(encoder.view(image), weights=encoder.load().checksum))
+    seen = _about_the_origin(encoder, projection, layers, image)
     return Centred(seen, _invented_mean(encoder, projection, layers, image)) if layers.centred else seen
+
+
+def _about_the_origin(
+    encoder: EncoderOptions, projection: ProjectionOptions, layers: LayerOptions, image: ImageShape
+) -> View:
+    return layers.of(projection.of(encoder.view(image), weights=encoder.load().checksum))
 
 
 def inception_view(image: ImageShape) -> InceptionView:
@@ -257,9 +252,8 @@ def _perceived(loaded: encoder_files.Loaded, name: str, resize: int | None, imag
 def _invented_mean(
     encoder: EncoderOptions, projection: ProjectionOptions, layers: LayerOptions, image: ImageShape
 ) -> list[torch.Tensor]:
-    """Of features about the origin. Remembered: planning, releasing and training ask for it several times."""
-    seen = layers.of(projection.of(encoder.view(image), weights=encoder.load().checksum))
-    return public_mean(seen, dead_leaves(INVENTED, image, seed=0))
+    """Remembered: planning, releasing and training ask for it several times."""
+    return public_mean(_about_the_origin(encoder, projection, layers, image), dead_leaves(INVENTED, image, seed=0))
 
 
 @lru_cache(maxsize=2)

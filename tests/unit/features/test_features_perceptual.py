@@ -12,18 +12,10 @@ from simulacra.errors import SettingError
 from simulacra.features.combine import PerClass
 from simulacra.features.groups import Groups
 from simulacra.features.perceptual import OnePass, Perceptual
-from simulacra.features.projections import random_matrices
+from simulacra.features.projections import public_mean, random_matrices
+from simulacra.features.refined_views import Centred, Deepest, Even, Projected
 from simulacra.features.unit_sums import FLOOR, unit_sums
-from simulacra.features.views import (
-    Centred,
-    Deepest,
-    Even,
-    InceptionView,
-    LastLayer,
-    Perceived,
-    Projected,
-    public_mean,
-)
+from simulacra.features.views import InceptionView, LastLayer, Perceived
 from simulacra.networks import encoders
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.inception import Inception

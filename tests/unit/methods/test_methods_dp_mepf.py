@@ -15,7 +15,8 @@ import simulacra
 from simulacra.errors import DataError, PlanError
 from simulacra.features.leaves import dead_leaves
 from simulacra.features.projections import leading_directions, random_matrices, write
-from simulacra.features.views import Centred, Perceived
+from simulacra.features.refined_views import Centred
+from simulacra.features.views import Perceived
 from simulacra.methods import make_method
 from simulacra.methods.perceiving import EncoderOptions, LayerOptions, ProjectionOptions, view_of
 from simulacra.networks import encoder_files, weights
