@@ -6,7 +6,7 @@ and so is a second answer to the same question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -80,24 +80,30 @@ class Vault:
 
     def ask_all(self, maps: Mapping[str, FeatureMap]) -> dict[str, Release]:
         """Several steps answered in a single pass over the records."""
-        todo: dict[str, PlannedStep] = {}
-        for name, feature_map in maps.items():
-            planned = self._plan.step(name)
-            planned.step.admits(feature_map)
-            if planned.transient:
-                raise PlanError(f'step "{name}" is a training loop; open it with vault.loop')
-            if name not in self._answered:
-                todo[name] = planned
-        for name, planned in todo.items():
-            self._ledger.ask(self._run, name, planned.event)
+        return self.ask_together([self], maps)[0]
+
+    @staticmethod
+    def ask_together(vaults: Sequence[Vault], maps: Mapping[str, FeatureMap]) -> list[dict[str, Release]]:
+        """The same steps of several runs over the same records, answered in a single pass.
+
+        To each run it is as if it had been alone: its own plan admits the maps, its own ledger is told before any
+        record is read, and its own noise is drawn afresh. What is shared is the sum, which stays in here.
+        """
+        if any(vault._sealed is not vaults[0]._sealed for vault in vaults):
+            raise PlanError("runs that are answered together must be about the same sealed records")
+        todo = [vault._unanswered(maps) for vault in vaults]
+        for vault, steps in zip(vaults, todo, strict=True):
+            for name, planned in steps.items():
+                vault._ledger.ask(vault._run, name, planned.event)
         # From here on the questions are spent, whatever happens.
-        sums = sum_over(self._sealed, {name: maps[name] for name in todo}, self._on_batch) if todo else {}
-        for name, planned in todo.items():
-            release = self._protect(planned, sums.pop(name))
-            release.save(self._folder)
-            self._ledger.answer(self._run, name, release.sha256())
-            self._answered[name] = release
-        return {name: self._answered[name] for name in maps}
+        wanted = {name: maps[name] for name in maps if any(name in steps for steps in todo)}
+        sums = sum_over(vaults[0]._sealed, wanted, vaults[0]._on_batch) if wanted else {}
+        for name in wanted:
+            total = sums.pop(name)
+            for vault, steps in zip(vaults, todo, strict=True):
+                if name in steps:
+                    vault._answer(steps[name], total)
+        return [{name: vault._answered[name] for name in maps} for vault in vaults]
 
     def discover(self, name: str, values: SealedValues) -> dict[str, float]:
         """The values of a column that many records share, each with its noisy count; "" stands for no value."""
@@ -141,6 +147,25 @@ class Vault:
             noise=self._noise,
             block=block,
         )
+
+    def _unanswered(self, maps: Mapping[str, FeatureMap]) -> dict[str, PlannedStep]:
+        """The planned steps of maps that have no answer yet; a map that the plan does not admit is refused."""
+        todo: dict[str, PlannedStep] = {}
+        for name, feature_map in maps.items():
+            planned = self._plan.step(name)
+            planned.step.admits(feature_map)
+            if planned.transient:
+                raise PlanError(f'step "{name}" is a training loop; open it with vault.loop')
+            if name not in self._answered:
+                todo[name] = planned
+        return todo
+
+    def _answer(self, planned: PlannedStep, total: torch.Tensor) -> None:
+        """Protect a sum, and keep what comes of it."""
+        release = self._protect(planned, total)
+        release.save(self._folder)
+        self._ledger.answer(self._run, release.step, release.sha256())
+        self._answered[release.step] = release
 
     def _protect(self, planned: PlannedStep, total: torch.Tensor) -> Release:
         """Add the noise the plan says; the unprotected sum does not leave this function."""

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from simulacra.errors import BudgetError, LedgerError, OutputError, PlanError, SimulacraError
 from simulacra.methods import AUTO, make_method
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from simulacra.privacy.noise import NoiseSource
     from simulacra.privacy.query import FeatureMap
     from simulacra.privacy.release import Release
+    from simulacra.privacy.sealed import Sealed
     from simulacra.privacy.vault import Vault
 
 
@@ -104,6 +105,56 @@ def release(
     return opened.run
 
 
+@plain_torch()
+def release_together(
+    data: Any,
+    *,
+    budgets: Mapping[str | Path, float | Literal["not-private"]],
+    schema: Schema | str | Path,
+    method: str = AUTO,
+    delta: float | None,
+    adjacency: str | Adjacency,
+    ledger: str | Path | None = None,
+    label: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    resume: bool = False,
+    watcher: Watcher | None = None,
+) -> list[Run]:
+    """The same questions at several epsilons, each in a new run folder of its own, in a single pass over the records.
+
+    For comparing budgets on data that may be spent so: all runs are paid for, and together they promise what the
+    ledger adds up to. Where a network looks at every record, a further run costs no more than its noise.
+    """
+    from simulacra.methods.base import ReleaseOnce
+    from simulacra.privacy.vault import Vault
+
+    loaded = load_schema(schema, label)
+    chosen = make_method(method, settings or {}, loaded)
+    if not isinstance(chosen, ReleaseOnce):
+        raise PlanError(f"{chosen.name} trains on the records and has no separate release; use fit for each budget")
+    if not budgets:
+        raise PlanError("nothing to release: name a folder and an epsilon for each run")
+
+    def planned(epsilon: float | Literal["not-private"]) -> Plan:
+        if epsilon == "not-private":
+            return plan_for(chosen, loaded, None, None, adjacency, True)
+        return plan_for(chosen, loaded, epsilon, delta, adjacency, False)
+
+    opened = open_runs(
+        data,
+        schema=loaded,
+        method=chosen,
+        plans={Path(out): planned(epsilon) for out, epsilon in budgets.items()},
+        ledger=ledger,
+        resume=resume,
+        watcher=watcher,
+    )
+    answered = Vault.ask_together([each.vault for each in opened], chosen.questions(loaded))
+    for each, releases in zip(opened, answered, strict=True):
+        each.certify(releases, chosen.remarks(loaded))
+    return [each.run for each in opened]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Opened:
     """A run that was checked, planned and written down, with its vault."""
@@ -117,9 +168,14 @@ class Opened:
         self, questions: Mapping[str, FeatureMap], remarks: Sequence[str] = ()
     ) -> dict[str, Release]:
         """Ask what is asked once, and state what is promised for it and for every draw the plan allows."""
+        releases = self.vault.ask_all(questions)
+        self.certify(releases, remarks)
+        return releases
+
+    def certify(self, releases: Mapping[str, Release], remarks: Sequence[str] = ()) -> None:
+        """State what is promised for these answers."""
         from simulacra.privacy.certificate import write_certificate
 
-        releases = self.vault.ask_all(questions)
         write_certificate(
             self.run.folder,
             plan=self.plan,
@@ -132,23 +188,26 @@ class Opened:
             assumed_public=_assumed_public(self.run.schema),
             remarks=remarks,
         )
-        return releases
 
 
-def open_run(
+def open_run(data: Any, *, plan: Plan, out: str | Path, **rest: Any) -> Opened:
+    """One run; see `open_runs`."""
+    return open_runs(data, plans={Path(out): plan}, **rest)[0]
+
+
+def open_runs(
     data: Any,
     *,
     schema: Schema,
     method: ReleaseOnce | PrivateLoop,
-    plan: Plan,
-    out: str | Path,
+    plans: Mapping[Path, Plan],
     ledger: str | Path | None,
     resume: bool,
     watcher: Watcher | None,
     noise: NoiseSource | None = None,
     facts: Mapping[str, Any] | None = None,
-) -> Opened:
-    """Check data, folder and ledger, write down what is about to happen, and open the vault; in that order.
+) -> list[Opened]:
+    """Check data, folders and ledger, write down what is about to happen, and open the vaults; in that order.
 
     `facts` go into run.json, and must be the same when a run is resumed.
     """
@@ -156,27 +215,49 @@ def open_run(
     from simulacra.privacy.ledger import Ledger
     from simulacra.privacy.sealed import Sealed
     from simulacra.privacy.summing import rehearse
-    from simulacra.privacy.vault import Vault
 
     watcher = watcher or Watcher()
-    folder = Path(out)
     ledger_path = ledger_for(data, ledger)
-    if ledger_path.absolute().is_relative_to(folder.absolute()):
-        raise OutputError(f'the ledger outlives the run: keep "{ledger_path}" outside of "{folder}"')
-    if folder.exists() and not resume:
-        raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
+    for folder in plans:
+        if ledger_path.absolute().is_relative_to(folder.absolute()):
+            raise OutputError(f'the ledger outlives the run: keep "{ledger_path}" outside of "{folder}"')
+        if folder.exists() and not resume:
+            raise OutputError(f'"{folder}" exists already; choose a new folder, or add resume to continue that run')
     source = open_source(data, schema)
+    adjacency = next(iter(plans.values())).adjacency
+    events = [event for plan in plans.values() for event in plan.events]
     if ledger_path.exists() and not resume:  # a cap refuses at once, before a long file is read
-        Ledger.open_or_create(ledger_path, adjacency=plan.adjacency).allow(plan.events)
+        Ledger.open_or_create(ledger_path, adjacency=adjacency).allow(events)
     watcher.stage("Checking the data file")
     source.check()
     rehearse(method.questions(schema), inputs=schema.inputs, classes=schema.classes)
-    book = Ledger.open_or_create(ledger_path, adjacency=plan.adjacency)
-    run = _open_folder(folder, schema, method, plan, book, resume=resume, facts=facts or {})
+    book = Ledger.open_or_create(ledger_path, adjacency=adjacency)
+    watcher.stage("Reading the records")
+    sealed = Sealed(source, schema)
+    return [
+        _open_vault(folder, sealed, schema, method, plan, book, resume, watcher, noise, facts or {})
+        for folder, plan in plans.items()
+    ]
+
+
+def _open_vault(
+    folder: Path,
+    sealed: Sealed,
+    schema: Schema,
+    method: ReleaseOnce | PrivateLoop,
+    plan: Plan,
+    book: Ledger,
+    resume: bool,
+    watcher: Watcher,
+    noise: NoiseSource | None,
+    facts: Mapping[str, Any],
+) -> Opened:
+    from simulacra.privacy.vault import Vault
+
+    run = _open_folder(folder, schema, method, plan, book, resume=resume, facts=facts)
     try:
-        watcher.stage("Reading the records")
         vault = Vault(
-            sealed=Sealed(source, schema),
+            sealed=sealed,
             plan=plan,
             ledger=book,
             run=run.facts["run"],

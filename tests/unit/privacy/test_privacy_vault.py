@@ -423,4 +423,4 @@ def test_progress_is_told_nothing_about_the_records(tmp_path: Path) -> None:
 
 def test_the_vault_module_has_no_other_way_in() -> None:
     public = [name for name in vars(vault_module.Vault) if not name.startswith("_")]
-    assert public == ["ask", "ask_all", "discover", "loop"]
+    assert public == ["ask", "ask_all", "ask_together", "discover", "loop"]
