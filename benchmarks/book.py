@@ -118,10 +118,11 @@ def bundle(
     """Release what is not released yet, and pack what a machine elsewhere needs to go on."""
     scorings, rows = choose(scores), select(patterns)
     place = Workplace(folder=work)
+    missing = [row for row in rows if not place.released(row)]
+    for row in missing:
+        _say(f"{row.name}: will be released")
+    place.release(*missing)
     for row in rows:
-        if not place.released(row):
-            _say(f"{row.name}: release begins")
-            place.release(row)
         if row.rival:
             raise click.ClickException(f"{row.name} is scored where it was fitted; leave it out of the bundle")
         if not row.real:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 import numpy as np
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from simulacra.generators.sampler import Sampler
+    from simulacra.methods.base import Method
 
 WORK = Path(__file__).parent / "work"
 IMAGES = 60_000
@@ -54,8 +54,8 @@ class Workplace:
         from simulacra.methods import make_method
 
         run = Run.load(self.place(row) / "run")
-        asked = (row.method, make_method(row.method, row.settings, run.schema))
-        if (run.facts["method"], run.method) != asked or not _keeps(row, run.certificate):
+        method = make_method(row.method, row.settings, run.schema)
+        if run.facts["method"] != row.method or not _asks_alike(run.method, method) or not _keeps(row, run.certificate):
             raise click.ClickException("its release was made with other settings; move its folder away to start anew")
         return run
 
@@ -74,33 +74,51 @@ class Workplace:
         """Whether the samples are drawn."""
         return row.real or (self.place(row) / "samples.json").exists()
 
-    def release(self, row: Row) -> None:
-        """Spend the budget on this row; an interrupted release is continued, and paid only once."""
+    def release(self, *rows: Row) -> None:
+        """Spend the budget on rows; an interrupted release is continued, and paid only once.
+
+        Rows that differ in epsilon and seed alone take one pass over the records, and noise of their own.
+        """
         if not self.may_release:
             raise click.ClickException("the bundle holds no release of it; bundle it again where the records are")
         from simulacra import datasets
         from simulacra.synthesis.looping import prepare
-        from simulacra.synthesis.releasing import release
+        from simulacra.synthesis.releasing import release_together
 
-        found = datasets.load(row.data, "train")
-        out = self.place(row) / "run"
-        ledger = self.folder / "ledgers" / f"{row.data}-{row.adjacency}.ledger"
-        ledger.parent.mkdir(parents=True, exist_ok=True)
-        # A method that draws while it learns is paid for here, and may then learn elsewhere.
-        begin = partial(prepare, seed=row.seed) if _draws(row) else release
-        begin(
-            found.data,
-            schema=row.schema,
-            method=row.method,
-            epsilon=row.epsilon,
-            delta=row.delta if row.epsilon is not None else None,
-            adjacency=row.adjacency,
-            out=out,
-            ledger=ledger,
-            settings=row.settings,
-            not_private=row.epsilon is None,
-            resume=out.exists(),
-        )
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            alike = replace(row, epsilon=None, seed=0).to_mapping()
+            groups.setdefault(row.name if _draws(row) else json.dumps(alike, sort_keys=True), []).append(row)
+        for group in groups.values():
+            row = group[0]
+            records = datasets.load(row.data, "train").data
+            common: dict[str, Any] = {
+                "schema": row.schema,
+                "method": row.method,
+                "adjacency": row.adjacency,
+                "ledger": self.folder / "ledgers" / f"{row.data}-{row.adjacency}.ledger",
+                "settings": row.settings,
+            }
+            common["ledger"].parent.mkdir(parents=True, exist_ok=True)
+            outs = {each: self.place(each) / "run" for each in group}
+            if _draws(row):  # paid for here, and may then learn elsewhere
+                private = row.epsilon is not None
+                budget: dict[str, Any] = {
+                    "epsilon": row.epsilon,
+                    "delta": row.delta if private else None,
+                    "not_private": not private,
+                }
+                prepare(records, seed=row.seed, out=outs[row], resume=outs[row].exists(), **budget, **common)
+                continue
+            # What was begun before is continued apart: a run is resumed or new, and paid accordingly.
+            for resume in (True, False):
+                budgets: dict[str | Path, float | Literal["not-private"]] = {
+                    out: "not-private" if each.epsilon is None else each.epsilon
+                    for each, out in outs.items()
+                    if out.exists() == resume
+                }
+                if budgets:
+                    release_together(records, budgets=budgets, delta=row.delta, resume=resume, **common)
 
     def train(
         self, row: Row, device: str, progress: Progress = silent, look: Callable[[int, Sampler], None] | None = None
@@ -110,6 +128,7 @@ class Workplace:
         `look` is shown the sampler of every checkpoint that the method judges.
         """
         from simulacra import datasets
+        from simulacra.methods import make_method
         from simulacra.synthesis.looping import resume
         from simulacra.synthesis.training import train
 
@@ -132,7 +151,9 @@ class Workplace:
             records = datasets.load(row.data, "train").data
             run = resume(records, self.run(row), device=device, watcher=_Steps(progress))
         else:
-            run = train(self.run(row), seed=row.seed, device=device, watcher=_Steps(progress, look))
+            # All of the row's settings: those that decide nothing of a release may be others than when it was made.
+            settings = make_method(row.method, row.settings, row.schema).to_mapping()
+            run = train(self.run(row), seed=row.seed, device=device, settings=settings, watcher=_Steps(progress, look))
         _refuse_stopped(run)
         if row.condensed is not None and run.sampler.size is None:
             run = train(run, seed=row.seed, device=device, settings=_condensing(row), watcher=_Steps(progress))
@@ -220,6 +241,15 @@ def _draws(row: Row) -> bool:
     from simulacra.methods.looping import PrivateLoop
 
     return not row.real and issubclass(all_methods()[row.method], PrivateLoop)
+
+
+def _asks_alike(one: Method, other: Method) -> bool:
+    """Whether one could have made the other's release; a method that draws while it learns is bound in all it does."""
+    from simulacra.methods.base import ReleaseOnce
+
+    if isinstance(one, ReleaseOnce) and isinstance(other, ReleaseOnce):
+        return type(one) is type(other) and one.asking() == other.asking()
+    return one == other
 
 
 def _refuse_stopped(run: Run) -> None:

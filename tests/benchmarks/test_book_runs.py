@@ -28,6 +28,7 @@ from benchmarks.rows import Row
 from benchmarks.stages import Workplace
 from simulacra import datasets
 from simulacra.evaluate import Scores
+from simulacra.privacy import vault
 from simulacra.synthesis.run import Run
 
 ROOT = Path(__file__).parents[2]
@@ -226,6 +227,39 @@ def test_a_release_with_other_settings_is_not_taken_for_the_rows(call: Call, mon
     finished = call("run", DIGITS)
     assert finished.code == 1
     assert "its release was made with other settings; move its folder away" in finished.out
+
+
+def test_settings_that_decide_nothing_of_a_release_may_change_after_it(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("bundle", DIGITS, "--out", "parts")
+    longer = {**tiny_book.QUICK, "training.steps": 9}
+    [family] = [one for one in tiny_book.FAMILIES if one.method == "dp-merf" and one.seeds == (0, 1)]
+    monkeypatch.setattr("benchmarks.rows.FAMILIES", [replace(family, settings=longer)])
+    finished = call("run", DIGITS, "--score", "fid-dp-gan")
+    assert finished.code == 0
+    assert "release begins" not in finished.out
+    [draw] = result(DIGITS)["draws"].values()
+    assert draw["training"]["steps"] == 9
+
+
+def test_rows_that_ask_the_same_are_released_in_one_pass(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    family = tiny_book.Family(
+        method="dp-merf", data=("digits",), epsilons=(1, 5, None), seeds=(0, 1), settings=tiny_book.QUICK
+    )
+    monkeypatch.setattr("benchmarks.rows.FAMILIES", [family])
+    passes, genuine = [], vault.sum_over
+
+    def sum_over(*words: Any) -> Any:
+        passes.append(1)
+        return genuine(*words)
+
+    monkeypatch.setattr(vault, "sum_over", sum_over)
+    assert call("bundle", "*", "--out", "parts").code == 0
+    assert len(passes) == 1
+    runs = [Run.load(f"w/rows/{row.name}/run") for row in family.rows()]
+    assert [run.certificate["epsilon"] is None for run in runs] == [False] * 4 + [True] * 2
+    assert all(run.verify().ok for run in runs[:4])
 
 
 def test_one_row_runs_elsewhere_from_a_bundle_with_the_same_scores(call: Call, work: Path) -> None:
