@@ -77,19 +77,22 @@ def _training(view: Any, image: Any) -> dict[str, Any]:
     schema = Schema(image=ImageShape(height=image.height, width=image.width, channels=3, classes=names))
     steps = 600 if DEVICE == "cuda" else 3
     target = torch.rand(CLASSES, view.width) / view.width**0.5
+    runs: list[tuple[str, str, bool]] = [("plain", "single", False)]
+    if DEVICE == "cuda":
+        runs += [(loss, "bf16", fused) for loss in ("plain", "tracked") for fused in (False, True)]
     found: dict[str, Any] = {}
-    for precision in ("single", "bf16") if DEVICE == "cuda" else ("single",):
-        for loss in ("plain", "tracked") if DEVICE == "cuda" else ("plain",):
-            marks: list[tuple[int, float]] = []
+    for loss, precision, fused in runs:
+        marks: list[tuple[int, float]] = []
 
-            def mark(step: int, steps: int, _: float, marks: list[tuple[int, float]] = marks) -> None:
-                marks.append((step, time.perf_counter()))
+        def mark(step: int, steps: int, _: float, marks: list[tuple[int, float]] = marks) -> None:
+            marks.append((step, time.perf_counter()))
 
-            training = PerceptualTraining(steps=steps, batch=BATCH, precision=precision, loss=loss)  # type: ignore[arg-type]
-            context = Context(device=DEVICE, on_step=mark)
-            generator = build(schema, GeneratorOptions())
-            shares = torch.full((CLASSES,), 1 / CLASSES)
-            match_moments(generator, view, targets={1: target}, shares=shares, training=training, context=context)
-            (first, began), (last, ended) = marks[len(marks) // 3], marks[-1]
-            found[f"{loss}_{precision}_steps_per_second"] = (last - first) / (ended - began)
+        training = PerceptualTraining(steps=steps, batch=BATCH, precision=precision, loss=loss, fused=fused)  # type: ignore[arg-type]
+        context = Context(device=DEVICE, on_step=mark)
+        generator = build(schema, GeneratorOptions())
+        shares = torch.full((CLASSES,), 1 / CLASSES)
+        match_moments(generator, view, targets={1: target}, shares=shares, training=training, context=context)
+        (first, began), (last, ended) = marks[len(marks) // 3], marks[-1]
+        name = "_".join([loss, precision, *(["fused"] if fused else []), "steps_per_second"])
+        found[name] = (last - first) / (ended - began)
     return found

@@ -12,6 +12,12 @@ SMALL = "small-16-cifar10.safetensors"
 """Five minutes of one core: simulacra pretrain small --widths 16,32,64 --data cifar10 --epochs 6 --side 28 --out ..."""
 PUBLIC = "resnet18-small-cifar10.safetensors"
 """For grey images, where the paper has a network trained on SVHN; in the folder encoders of the cache."""
+NARROW = {"encoder.network": "resnet18-small"}
+WIDER = {
+    "encoder.network": "small",
+    "encoder.widths": (64, 128, 256),
+    "encoder.weights": "small-64-cifar10.safetensors",
+}
 TABLE_17 = (
     *("vgg11", "vgg13", "vgg16", "vgg19", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"),
     *("convnext-tiny", "convnext-small", "convnext-base", "convnext-large"),
@@ -85,6 +91,18 @@ def families() -> list[Family]:
                 training__average=0.999,
             )
         )
+        # Networks of small photos, trained in a minute of a GPU: simulacra pretrain --data cifar10 --side 28 ...
+        for variant, network in (("small64", WIDER), ("resnet18", {**NARROW, "encoder.weights": PUBLIC})):
+            found.append(
+                Family(
+                    method="dp-mepf",
+                    data=(data,),
+                    epsilons=(0.2, 1, 10, None),
+                    seeds=(0, 1, 2),
+                    settings={**network, "training.precision": "bf16"},
+                    variant=variant,
+                )
+            )
         # A network of photos as it comes, at our defaults, where none was trained for grey images; and for a processor.
         centred = {"layers.even": True, "layers.centred": True}
         brief = {
@@ -208,7 +226,7 @@ def _short_families() -> list[Family]:
         family((*few, None), "short-last8", layers__even=True, layers__last=8),
         family((*few, None), "short-last4", layers__even=True, layers__last=4),
         # About the mean of invented pictures, which all images share; the first moment alone, as at small epsilons.
-        family((*few, 10, None), "short-centred", layers__even=True, layers__centred=True),
+        family((*few, 2, 10, None), "short-centred", layers__even=True, layers__centred=True),
         family((*few, None), "short-first", moments=1),
         family((*few, None), "short-first-centred", moments=1, layers__even=True, layers__centred=True),
         family((*few, None), "short-last8-centred", layers__even=True, layers__centred=True, layers__last=8),

@@ -30,7 +30,7 @@ from simulacra.methods.averaging import Average
 from simulacra.methods.base import Context
 from simulacra.methods.checkpoints import CHECKPOINTS, restore, save
 from simulacra.methods.matching import cosine, groups_for
-from simulacra.methods.replaying import laid_out_as, matrix_units, replayable
+from simulacra.methods.replaying import Step, fused, laid_out_as, matrix_units, replayable
 from simulacra.methods.stopping import CURVE, Judge
 from simulacra.options import Options
 
@@ -55,6 +55,8 @@ class PerceptualTraining(Options):
     """The sampler is an average of the weights with this decay; 0 takes the last ones."""
     precision: Literal["single", "bf16"] = "single"
     """Of the networks while training; a release is always computed in single precision at least."""
+    fused: bool = False
+    """Whether a compiler first makes one of the many small operations of a step, on a GPU; it takes about a minute."""
 
     def __post_init__(self) -> None:
         if self.steps < 1 or self.batch < 2:
@@ -129,6 +131,8 @@ def match_moments(
     checked = max(1, training.steps // checks)
     try:
         with matrix_units(device):
+            if training.fused:
+                step_of.means = fused(step_of.means, learning, optimiser, device)
             one_step = replayable(step_of, learning, optimiser, device)
             for step in range(start, training.steps):
                 _set_rate(optimiser, training.learning_rate * cosine(step / training.steps, training.final_rate))
@@ -166,19 +170,18 @@ class _Step:
     ) -> None:
         self.learning, self.view, self.targets, self.orders = learning, view, targets, orders
         self.groups, self.optimiser, self.training, self.device = groups, optimiser, training, device
-        self.noise = torch.empty(sum(groups.sizes), learning.generator.latent, device=device)
+        self.noise = torch.zeros(sum(groups.sizes), learning.generator.latent, device=device)
         self.scale = 1 / float(sum(target.square().sum() for target in targets.values()).clamp(min=1e-12))  # type: ignore[union-attr]
         sizes = torch.tensor(groups.sizes, device=device, dtype=torch.float32)
         # Of || mean ||^2 the products of an image with itself are no part: they do not tell of the distribution.
         self.unbiased = (sizes / (sizes - 1)).unsqueeze(1)
         self.own = (groups.weights.square() * sizes).unsqueeze(1)
         self.parameters = list(learning.generator.parameters())
+        self.means: Step = self._means
+        """By order, per class, of a new batch."""
 
     def __call__(self) -> tuple[torch.Tensor]:
-        with self._arithmetic():
-            points = self.learning.generator(self.noise, self.groups.one_hot).float()
-            layers = self.view.layers(points)
-        means = dict(zip(self.orders, unit_sums(self.groups.averaging, layers, self.orders), strict=True))
+        means = dict(zip(self.orders, self.means(), strict=True))
         loss = {"plain": self._distance, "averaged": self._averaged, "tracked": self._tracked}[self.training.loss](
             means
         )
@@ -188,6 +191,12 @@ class _Step:
         if self.learning.average is not None:
             self.learning.average.follow(self.learning.generator)
         return (self._distance({order: mean.detach() for order, mean in means.items()}),)
+
+    def _means(self) -> tuple[torch.Tensor, ...]:
+        with self._arithmetic():
+            points = self.learning.generator(self.noise, self.groups.one_hot).float()
+            layers = self.view.layers(points)
+        return unit_sums(self.groups.averaging, layers, self.orders)
 
     def _distance(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
         """The squared distance to the targets, unbiased, as a share of their squared length."""

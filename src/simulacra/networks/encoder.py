@@ -43,11 +43,14 @@ class Encoder(nn.Module, ABC):
     @property
     def watched(self) -> list[nn.Conv2d]:
         """The convolutions whose outputs are features, in the order of their definition."""
-        found = [module for module in self.modules() if isinstance(module, nn.Conv2d)]
-        return [module for module in found if max(_pair(module.kernel_size)) > 1]
+        return [module for module in self.modules() if isinstance(module, nn.Conv2d) and is_watched(module)]
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.trunk((images - self.mean) / self.spread)
+        return self.trunk(self.standardised(images))
+
+    def standardised(self, images: torch.Tensor) -> torch.Tensor:
+        """As the network was trained on them."""
+        return (images - self.mean) / self.spread
 
     def maps(self, images: torch.Tensor) -> list[torch.Tensor]:
         """The outputs of all watched convolutions, (n, channels, height, width) each, in order."""
@@ -67,6 +70,35 @@ class Encoder(nn.Module, ABC):
             for handle in handles:
                 handle.remove()
         return [found[number] for number in range(len(watched))]
+
+
+class SequentialEncoder(Encoder):
+    """An encoder whose layers simply follow one another: its maps are picked up on the way, without hooks.
+
+    What a compiler is to fuse has to be plain to it, and hooks are not.
+    """
+
+    @property
+    @abstractmethod
+    def sequence(self) -> nn.Sequential:
+        """All layers, in order."""
+
+    def trunk(self, images: torch.Tensor) -> torch.Tensor:
+        last: torch.Tensor = self.sequence(images)
+        return last
+
+    def maps(self, images: torch.Tensor) -> list[torch.Tensor]:
+        found, current = [], self.standardised(images)
+        for layer in self.sequence:
+            current = layer(current)
+            if isinstance(layer, nn.Conv2d) and is_watched(layer):
+                found.append(current)
+        return found
+
+
+def is_watched(convolution: nn.Conv2d) -> bool:
+    """Whether its outputs are features."""
+    return max(_pair(convolution.kernel_size)) > 1
 
 
 def _pair(kernel: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from simulacra.networks.encoder import HALF, IMAGENET_MEAN, IMAGENET_SPREAD, Encoder
+from simulacra.networks.encoder import HALF, IMAGENET_MEAN, IMAGENET_SPREAD, Encoder, is_watched
 
 STAGES = (64, 128, 256, 512)
 DEPTHS: dict[str, tuple[tuple[int, ...], bool]] = {
@@ -40,10 +40,15 @@ class Block(nn.Module):
                 nn.Conv2d(before, after, kernel_size=1, stride=stride, bias=False), nn.BatchNorm2d(after)
             )
 
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
+    def forward(self, images: torch.Tensor, maps: list[torch.Tensor] | None = None) -> torch.Tensor:
+        """The block's result; what its watched convolutions make is added to `maps`."""
         hidden = images
         for number in range(1, self.depth + 1):
-            hidden = getattr(self, f"bn{number}")(getattr(self, f"conv{number}")(hidden))
+            convolution = getattr(self, f"conv{number}")
+            hidden = convolution(hidden)
+            if maps is not None and is_watched(convolution):
+                maps.append(hidden)
+            hidden = getattr(self, f"bn{number}")(hidden)
             if number < self.depth:
                 hidden = hidden.relu()
         result: torch.Tensor = (hidden + self.downsample(images)).relu()
@@ -72,8 +77,17 @@ class ResNet(Encoder):
                 before = 4 * width if bottleneck else width
             self.add_module(f"layer{number + 1}", nn.Sequential(*blocks))
 
-    def trunk(self, images: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = self.maxpool(self.bn1(self.conv1(images)).relu())
+    def trunk(self, images: torch.Tensor, maps: list[torch.Tensor] | None = None) -> torch.Tensor:
+        first = self.conv1(images)
+        if maps is not None:
+            maps.append(first)
+        hidden: torch.Tensor = self.maxpool(self.bn1(first).relu())
         for number in range(1, len(STAGES) + 1):
-            hidden = getattr(self, f"layer{number}")(hidden)
+            for block in getattr(self, f"layer{number}"):
+                hidden = block(hidden, maps)
         return hidden
+
+    def maps(self, images: torch.Tensor) -> list[torch.Tensor]:
+        found: list[torch.Tensor] = []
+        self.trunk(self.standardised(images), found)
+        return found

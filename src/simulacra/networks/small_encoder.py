@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import nn
 
-from simulacra.networks.encoder import HALF, Encoder
+from simulacra.networks.encoder import HALF, SequentialEncoder
 
 WIDTHS = (32, 64, 128)
 
 
-class SmallEncoder(Encoder):
+class SmallEncoder(SequentialEncoder):
     """Stages of two 3 x 3 convolutions with batch normalisation and ReLU, with halved sides between them."""
 
     def __init__(self, widths: Sequence[int] = WIDTHS) -> None:
@@ -27,6 +26,6 @@ class SmallEncoder(Encoder):
                 before = width
         self.features = nn.Sequential(*layers)
 
-    def trunk(self, images: torch.Tensor) -> torch.Tensor:
-        last: torch.Tensor = self.features(images)
-        return last
+    @property
+    def sequence(self) -> nn.Sequential:
+        return self.features

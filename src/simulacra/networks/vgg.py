@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
-from simulacra.networks.encoder import IMAGENET_MEAN, IMAGENET_SPREAD, Encoder
+from simulacra.networks.encoder import IMAGENET_MEAN, IMAGENET_SPREAD, SequentialEncoder
 
 CHANNELS = (64, 128, 256, 512, 512)
 DEPTHS = {"vgg11": (1, 1, 2, 2, 2), "vgg13": (2, 2, 2, 2, 2), "vgg16": (2, 2, 3, 3, 3), "vgg19": (2, 2, 4, 4, 4)}
 """Convolutions per stage."""
 
 
-class VGG(Encoder):
+class VGG(SequentialEncoder):
     """3 x 3 convolutions with ReLU, in five stages of halved side; named as in torchvision."""
 
     heads = ("classifier.",)
@@ -28,12 +27,12 @@ class VGG(Encoder):
             layers.append(nn.MaxPool2d(2))
         self.features = nn.Sequential(*layers[:-2])  # nothing is read behind the last convolution
 
-    def trunk(self, images: torch.Tensor) -> torch.Tensor:
-        last: torch.Tensor = self.features(images)
-        return last
+    @property
+    def sequence(self) -> nn.Sequential:
+        return self.features
 
 
-class NormalisedVGG19(Encoder):
+class NormalisedVGG19(SequentialEncoder):
     """VGG19 with every channel scaled to a mean activation of one, as Gatys et al. (2016) began to do.
 
     The form in which style transfer passes it on: a 1 x 1 convolution turns intensities into what the network was
@@ -52,6 +51,6 @@ class NormalisedVGG19(Encoder):
             layers.append(nn.MaxPool2d(2, ceil_mode=True))
         self.layers = nn.Sequential(*layers[:-2])
 
-    def trunk(self, images: torch.Tensor) -> torch.Tensor:
-        last: torch.Tensor = self.layers(images)
-        return last
+    @property
+    def sequence(self) -> nn.Sequential:
+        return self.layers

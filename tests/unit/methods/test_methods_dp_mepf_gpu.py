@@ -48,11 +48,15 @@ def test_a_recorded_step_is_the_plain_one(loss: Any, monkeypatch: pytest.MonkeyP
         torch.testing.assert_close(recorded.state_dict()[name], value, rtol=1e-2, atol=1e-3)
 
 
+@pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("precision", ["single", "bf16"])
 @pytest.mark.parametrize("loss", ["plain", "tracked"])
-def test_training_comes_nearer_to_the_target(loss: Any, precision: Any) -> None:
+def test_training_comes_nearer_to_the_target(loss: Any, precision: Any, fused: bool) -> None:
     context = Context(device="cuda")
-    trained(PerceptualTraining(steps=100, batch=32, loss=loss, precision=precision, tracking_rate=5e-3), context)
+    trained(
+        PerceptualTraining(steps=100, batch=32, loss=loss, precision=precision, tracking_rate=5e-3, fused=fused),
+        context,
+    )
     assert context.curve[-1][1] < 0.7 * context.curve[0][1]
 
 

@@ -59,8 +59,19 @@ def test_every_encoder_looks_at_an_image(name: str) -> None:
     assert size(encoders.build(name)) > 50_000
 
 
+@pytest.mark.parametrize("name", ["vgg11", "vgg19-normalised", "resnet18", "resnet50", "resnet18-small", "small"])
+def test_what_is_picked_up_on_the_way_is_what_hooks_see(name: str) -> None:
+    """All of them but ConvNeXt and EfficientNet have a way of their own, which a compiler can follow."""
+    encoder = encoders.build(name)
+    assert type(encoder).maps is not Encoder.maps
+    with torch.no_grad():
+        own, hooked = encoder.maps(images()), Encoder.maps(encoder, images())
+    assert len(own) == len(hooked) == len(encoder.watched)
+    assert all(torch.equal(a, b) for a, b in zip(own, hooked, strict=True))
+
+
 def test_looking_leaves_no_hook_behind() -> None:
-    encoder = SmallEncoder((4,))
+    encoder = encoders.build("convnext-tiny")
     encoder.maps(images())
     assert all(not layer._forward_hooks for layer in encoder.modules())
 
