@@ -9,8 +9,9 @@ from __future__ import annotations
 import torch
 
 from simulacra.data.points import PixelPoints
+from simulacra.features.exact_sums import add_unit_sums
 from simulacra.features.groups import Groups
-from simulacra.features.unit_sums import FLOOR, lengths_of, raised, unit_sums
+from simulacra.features.unit_sums import FLOOR, unit_sums
 from simulacra.features.views import View
 from simulacra.features.waiting import Waiting, checksum
 from simulacra.networks.devices import full_precision
@@ -92,19 +93,11 @@ class OnePass:
         """Add unit features of a batch to the rows that are `chosen` for each record.
 
         In double precision from here on: a batch may be short now, so that projections could add up in another order.
+        A view that only rearranges what the network says leaves that to the sums, which are quicker at it.
         """
-        layers = self.view.read([_clean(each) for each in looked])
-        for order, total in totals.items():
-            powers = [raised(layer, order) for layer in layers]
-            lengths = lengths_of(powers, order)
-            # Only absurd weights make features that overflow. Zero times infinity is NaN, and would take all other
-            # records along, so such features are taken out and not just weighed with nothing.
-            lost = ~torch.isfinite(lengths)
-            if lost.any():
-                powers = [power.masked_fill(lost.unsqueeze(1), 0.0) for power in powers]
-            weights = torch.where(lost, 0.0, chosen / lengths)
-            for part, power in zip(total.split(self.view.sizes, dim=1), powers, strict=True):  # type: ignore[no-untyped-call]
-                part.addmm_(weights, power)
+        if not self.view.rearranges:
+            looked = [_clean(each) for each in looked]
+        add_unit_sums(totals, self.view.read(looked), chosen)
 
     def _looked(self, inputs: torch.Tensor) -> list[torch.Tensor]:
         """What the network says of at most `rows` records, from a batch of the one shape."""

@@ -57,7 +57,7 @@ class Deepest(Within):
         if not 1 <= layers <= len(view.sizes):
             raise SettingError(f"layers.last must be from 1 to {len(view.sizes)} for this encoder, got {layers}")
         super().__init__(view)
-        self.sizes, self.nonnegative = view.sizes[-layers:], view.nonnegative
+        self.sizes, self.nonnegative, self.rearranges = view.sizes[-layers:], view.nonnegative, view.rearranges
 
     @property
     def shapes(self) -> tuple[tuple[int, int, int], ...]:

@@ -36,6 +36,8 @@ class View(ABC):
     """Numbers per image in each layer."""
     nonnegative: bool = False
     """Whether no feature is ever negative."""
+    rearranges: bool = False
+    """Whether `read` only puts the numbers of `look` in another order, so that no precision is lost in it."""
     work: int = LEAST_WORK
     """Roughly how long an image takes; see `Perceptual.working_size`."""
 
@@ -90,6 +92,8 @@ class Perceived(NetworkView):
     `resize` brings images to another side first; without it the network sees them as they are.
     """
 
+    rearranges = True
+
     def __init__(self, image: ImageShape, encoder: Encoder, *, name: str, resize: int | None = None) -> None:
         super().__init__(image, encoder)
         self.encoder, self.resize = encoder, resize
@@ -143,7 +147,7 @@ class LastLayer(NetworkView):
 class InceptionView(NetworkView):
     """The last pooled features of the Inception that FID is computed with; none of them is negative."""
 
-    nonnegative = True
+    nonnegative = rearranges = True
     sizes = (2048,)
     work = 40_000
 
