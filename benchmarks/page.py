@@ -168,6 +168,22 @@ RATIOS: dict[str, tuple[str, str, Any]] = {
             )
         ],
     ),
+    "perceptual": (
+        "DP-MEPF's release through VGG19, both moments",
+        "the network's forward pass alone",
+        lambda part: [("", f"{part['ratio_to_forward']:.2f} times the time")],
+    ),
+    "perceptual-gpu": (
+        "DP-MEPF's training through VGG19, batch 128",
+        "before a compiler fuses it",
+        lambda part: [
+            (
+                "",
+                f"{part['plain_bf16_fused_steps_per_second'] / part['plain_bf16_steps_per_second']:.2f} times as fast: "
+                f"{part['plain_bf16_fused_steps_per_second']:.0f} steps a second",
+            )
+        ],
+    ),
     "upsampling": (
         "upsampling as a matrix product",
         "torch's own",
