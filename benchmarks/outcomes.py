@@ -27,6 +27,7 @@ NEWER_FIELDS = {"labelled": True, "condensed": None}
 
 NEWER_SETTINGS: dict[str, dict[str, Any]] = {
     "dp-gan": {"average": 0.0},
+    "dp-mepf": {"training.loss": "plain"},
     "dp-ntk": {"inputs": "unit"},
     "ndpdc": {"activation": "linear"},
 }

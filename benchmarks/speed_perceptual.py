@@ -77,9 +77,9 @@ def _training(view: Any, image: Any) -> dict[str, Any]:
     schema = Schema(image=ImageShape(height=image.height, width=image.width, channels=3, classes=names))
     steps = 600 if DEVICE == "cuda" else 3
     target = torch.rand(CLASSES, view.width) / view.width**0.5
-    runs: list[tuple[str, str, bool]] = [("plain", "single", False)]
+    runs: list[tuple[str, str, bool]] = [("averaged", "single", False)]
     if DEVICE == "cuda":
-        runs += [(loss, "bf16", fused) for loss in ("plain", "tracked") for fused in (False, True)]
+        runs += [(loss, "bf16", fused) for loss in ("averaged", "tracked") for fused in (False, True)]
     found: dict[str, Any] = {}
     for loss, precision, fused in runs:
         marks: list[tuple[int, float]] = []

@@ -1,10 +1,12 @@
-"""Matching perceptual moments: the squared distance of a large batch, of many batches, or the tracked difference.
+"""Matching perceptual moments: the squared distance of many batches, of one, or the tracked difference.
+
+`averaged` takes the difference between target and mean from a moving average over batches, of which the newest counts
+for a share of `newest`, and goes up along it: the gradient of the squared distance with little of one batch's chance in
+it. A few images of a class differ from the mean by more than a generator does that has learned for a while, so that
+the difference of one batch alone mostly says which codes it drew.
 
 `plain` minimises || target - mean of the batch ||^2, from which the part that a batch's own spread adds is taken out:
 features have length 1, so that part is known, and the estimate is unbiased at any batch size.
-
-`averaged` takes the difference between target and mean from a moving average over batches, of which the newest counts
-for a share of `newest`, and goes up along it: the gradient of the same distance with less of one batch's chance in it.
 
 `tracked` is what Harder et al. (2023) and dos Santos et al. (2019) do: a vector v follows the difference between target
 and batch mean by Adam on their mean squared error, and the generator goes up along v. Since the error is a mean over
@@ -34,6 +36,9 @@ from simulacra.methods.replaying import Step, fused, laid_out_as, matrix_units, 
 from simulacra.methods.stopping import CURVE, Judge
 from simulacra.options import Options
 
+YOUNG = 10
+"""An average of differences reaches back over a tenth of the batches so far, and never over more than `newest` says."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class PerceptualTraining(Options):
@@ -46,8 +51,8 @@ class PerceptualTraining(Options):
     """The learning rate falls along a half cosine to this share of it; 1 leaves it as it is."""
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
-    loss: Literal["plain", "averaged", "tracked"] = "plain"
-    newest: float = 0.1
+    loss: Literal["plain", "averaged", "tracked"] = "averaged"
+    newest: float = 0.01
     """Share of the newest batch in the averaged difference; 1 is the distance of each batch by itself."""
     tracking_rate: float = 1e-3
     """LR_mavg of the paper: the rate at which the tracked difference learns."""
@@ -209,7 +214,8 @@ class _Step:
 
     def _averaged(self, means: Mapping[int, torch.Tensor]) -> torch.Tensor:
         self.learning.batches += 1
-        newest = (1 / self.learning.batches).clamp(min=self.training.newest)  # at first, a plain mean of all batches
+        # At first the generator changes quickly, and what it did long ago is to be forgotten.
+        newest = (YOUNG / (YOUNG - 1 + self.learning.batches)).clamp(min=self.training.newest)
         parts = []
         for order, mean in means.items():
             moving: torch.Tensor = getattr(self.learning, f"moving{order}")

@@ -38,7 +38,7 @@ def trained(training: PerceptualTraining, context: Context) -> Any:
     return match_moments(generator, view, targets=targets, shares=SHARES, training=training, context=context)
 
 
-@pytest.mark.parametrize("loss", ["plain", "tracked"])
+@pytest.mark.parametrize("loss", ["plain", "averaged", "tracked"])
 def test_a_recorded_step_is_the_plain_one(loss: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     training = PerceptualTraining(steps=5, batch=16, loss=loss, average=0.9)
     recorded = trained(training, Context(device="cuda"))
@@ -50,7 +50,7 @@ def test_a_recorded_step_is_the_plain_one(loss: Any, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("precision", ["single", "bf16"])
-@pytest.mark.parametrize("loss", ["plain", "tracked"])
+@pytest.mark.parametrize("loss", ["plain", "averaged", "tracked"])
 def test_training_comes_nearer_to_the_target(loss: Any, precision: Any, fused: bool) -> None:
     context = Context(device="cuda")
     trained(

@@ -164,6 +164,27 @@ def test_an_average_of_the_newest_batch_alone_has_the_gradient_of_its_squared_di
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-7)
 
 
+def test_an_average_reaches_back_over_a_tenth_of_the_batches_and_never_further_than_it_should() -> None:
+    from simulacra.methods.matching import groups_for
+    from simulacra.methods.perceptual_matching import Learning, _optimiser, _Step, _weighted
+
+    looking = view()
+    training = PerceptualTraining(batch=8, loss="averaged", newest=0.2, average=0.0)
+    wanted = targets(looking, (1,))
+    learning = Learning(generator(), wanted, training).train()
+    groups = _weighted(groups_for(learning.generator, torch.tensor([0.5, 0.5]), 8), 2)
+    optimiser = _optimiser(learning, training, torch.device("cpu"))
+    step = _Step(learning, looking, wanted, (1,), groups, optimiser, training, torch.device("cpu"))
+    right = torch.zeros_like(wanted[1])
+    for number in range(1, 100):
+        mean = torch.full_like(wanted[1], float(number))
+        step._averaged({1: mean})
+        share = max(0.2, 10 / (9 + number))
+        right = (1 - share) * right + share * (wanted[1] - mean)
+        torch.testing.assert_close(learning.moving1, right)
+    assert -99 < float(right.mean()) < -90  # of the last few batches, not of all
+
+
 def test_a_run_that_diverges_says_so() -> None:
     with pytest.raises(SettingError, match="training diverged"):
         match_moments(
