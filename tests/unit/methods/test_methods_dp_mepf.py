@@ -45,6 +45,16 @@ def test_both_moments_are_asked_and_charged_what_one_record_can_do(folder: Path)
     assert multipliers["class-counts"] == pytest.approx(5 * multipliers["first-moment"])
 
 
+def test_grey_images_are_learned_in_small_steps_unless_somebody_says_otherwise() -> None:
+    grey, photos = (Schema(image=ImageShape(height=32, width=32, channels=channels)) for channels in (1, 3))
+    chosen = {"encoder.network": "small", "encoder.weights": "none.safetensors"}
+    quick, usual = (make_method("dp-mepf", chosen, schema).to_mapping() for schema in (grey, photos))
+    assert (quick["training"]["batch"], quick["training"]["steps"], quick["generator"]["latent"]) == (64, 8000, 90)
+    assert (usual["training"]["batch"], usual["training"]["steps"], usual["generator"]["latent"]) == (256, 10_000, None)
+    told = make_method("dp-mepf", {**chosen, "training.batch": 100}, grey).to_mapping()["training"]
+    assert (told["batch"], told["learning_rate"]) == (100, 6e-3)
+
+
 def test_under_add_remove_either_moment_is_charged_one(folder: Path) -> None:
     steps = planned(folder / "encoder.safetensors", "add-remove")
     assert steps["first-moment"].sensitivity == pytest.approx(1, rel=1e-4)
