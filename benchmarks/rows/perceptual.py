@@ -14,7 +14,7 @@ LOOKS_LIKE = {"mnist": "fashion-mnist", "fashion-mnist": "cifar10"}
 """Public images whose network is shown the private ones."""
 PUBLIC = "resnet18-small-cifar10.safetensors"
 """For grey images, where the paper has a network trained on SVHN; in the folder encoders of the cache."""
-NARROW = {"encoder.network": "resnet18-small"}
+NARROW = {"encoder.network": "resnet18-small", "encoder.weights": PUBLIC}
 WIDER = {
     "encoder.network": "small",
     "encoder.widths": (64, 128, 256),
@@ -100,7 +100,6 @@ def families() -> list[Family]:
             "encoder.weights": SMALL[LOOKS_LIKE[data]],
             "layers.even": True,
             "layers.centred": True,
-            "training.loss": "averaged",
             "training.steps": 8000,
             "training.batch": 60,
             "training.learning_rate": 6e-3,
@@ -110,7 +109,7 @@ def families() -> list[Family]:
         for variant, settings in (("small-averaged", quarter), ("small-as-released", as_released)):
             found.append(_grey_family(data, variant, settings))
         # Networks of small photos, trained in a minute of a GPU: simulacra pretrain --data cifar10 --side 28 ...
-        for variant, network in (("small64", WIDER), ("resnet18", {**NARROW, "encoder.weights": PUBLIC})):
+        for variant, network in (("small64", WIDER), ("resnet18", NARROW)):
             found.append(_grey_family(data, variant, {**network, "training.precision": "bf16"}))
         # A network of photos as it comes, at our defaults, where none was trained for grey images; and for a processor.
         centred = {"layers.even": True, "layers.centred": True}
@@ -205,7 +204,7 @@ def _grey_family(data: str, variant: str, settings: Mapping[str, Any]) -> Family
         data=(data,),
         epsilons=(0.2, 1, 10, None),
         seeds=(0, 1, 2),
-        settings=settings,
+        settings={"training.loss": "averaged", **settings},
         variant=variant,
     )
 
@@ -222,6 +221,7 @@ def _short_families() -> list[Family]:
             settings={
                 "encoder.network": "vgg19-normalised",
                 "stopping.proxy": "encoder",
+                "training.loss": "averaged",
                 "training.precision": "bf16",
                 **{key.replace("__", "."): value for key, value in more.items()},
             },

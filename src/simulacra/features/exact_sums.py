@@ -29,15 +29,17 @@ def add_unit_sums(totals: Mapping[int, torch.Tensor], layers: Sequence[torch.Ten
         lengths = _lengths(totals, layers)
     weights, lost = {}, {}
     for order, length in lengths.items():
+        measured = torch.isfinite(length)
+        weights[order] = torch.where(measured, chosen / length.clamp(min=FLOOR**order), 0.0)
         # Only absurd weights make features that overflow. Zero times infinity is NaN, and would take all other
         # images along, so such features are taken out and not just weighed with nothing.
-        lost[order] = ~torch.isfinite(length)
-        weights[order] = torch.where(lost[order], 0.0, chosen / length.clamp(min=FLOOR**order))
+        if not measured.all():
+            lost[order] = ~measured.unsqueeze(1)
     for columns, block in _blocks(layers):
         for order, total in totals.items():
             power = block if order == 1 else block.square()
-            if lost[order].any():
-                power = power.masked_fill(lost[order].unsqueeze(1), 0.0)
+            if order in lost:
+                power = power.masked_fill(lost[order], 0.0)
             total[:, columns].addmm_(weights[order], power)
 
 
