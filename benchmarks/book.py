@@ -6,7 +6,6 @@ python -m benchmarks.book list | run | bundle | collect | table
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from benchmarks.scoring import SCORINGS, choose
 from benchmarks.side_by_side import FAILED, LEFT, SideBySide
 from benchmarks.stages import WORK, Workplace
 from simulacra.errors import SimulacraError
+from simulacra.networks.allocation import set_before_torch
 
 FOLDER = click.Path(path_type=Path)
 NAMES = ", ".join(SCORINGS)
@@ -174,7 +174,7 @@ def _say(line: str) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command; an expected error is one line and exit code 2."""
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # waiting threads must not spin on shared cores
+    set_before_torch()
     try:
         app(args=arguments, prog_name="python -m benchmarks.book", standalone_mode=False)
     except click.exceptions.Exit as stop:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import sys
 
 
 def main() -> None:
     """Run the command line."""
-    # Threads that wait for each other by spinning make training twenty times slower on cores that are shared. This must
-    # be said before torch is loaded; a user's own choice stands.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    from simulacra.networks.allocation import set_before_torch
+
+    set_before_torch()
     import click
 
     from simulacra.cli.app import app

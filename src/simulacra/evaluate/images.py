@@ -19,12 +19,14 @@ from simulacra.evaluate.pixels import as_bytes
 from simulacra.evaluate.scores import Scores
 from simulacra.evaluate.seeds import check_seeds
 from simulacra.evaluate.training_rows import subsample
+from simulacra.networks.allocation import freed_memory_kept
 
 Images = NDArray[np.uint8] | NDArray[np.floating[Any]]
 
 DEFAULT_CLASSIFIERS = ("lr", "mlp")
 
 
+@freed_memory_kept()
 def train_and_test_images(
     synthetic: Images,
     synthetic_labels: NDArray[np.integer[Any]],

@@ -14,9 +14,10 @@ MOST_NUMBERS = 1 << 24
 class UpConvolution(nn.Module):
     """Bilinear upsampling to twice the side (corners stay corners), then a 5 x 5 convolution.
 
-    On a GPU upsampling is a matrix from either side: U x V^T, whose backward pass is the same kind of product, where
-    the usual one scatters (27 times slower). And as both steps are linear, they are one product with a matrix that is
-    put together from the kernel and a fixed table: few channels are too little work for convolutions.
+    As both steps are linear, they are one product with a matrix that is put together from the kernel and a fixed table:
+    few channels are too little work for convolutions, on any device. Where images are so large that the table is, too,
+    upsampling on a GPU is a matrix from either side: U x V^T, whose backward pass is the same kind of product, where
+    the usual one scatters (27 times slower).
     """
 
     rows: torch.Tensor
@@ -31,7 +32,7 @@ class UpConvolution(nn.Module):
         self._table: torch.Tensor | None = None
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        if images.is_cuda and self._numbers() <= MOST_NUMBERS:
+        if self._numbers() <= MOST_NUMBERS:
             return self.as_one_product(images)
         convolved: torch.Tensor = self.convolution(self.upsampled(images))
         return convolved

@@ -116,7 +116,7 @@ class DPGAN(PrivateLoop):
         expected = self.batch or min(MOST_FAKES, max(1, round(self.rate * float(counts.sum()))))
         device = torch.device(context.device)
         gradients = rounds["gradient"]
-        with matrix_units(device):
+        with matrix_units(device, beside_records=True):
             adversaries = Adversaries(
                 self,
                 schema,

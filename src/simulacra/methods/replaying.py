@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
+
+from simulacra.networks.devices import rounded_products
 
 WARM_UPS = 3
 _log = logging.getLogger(__name__)
@@ -72,15 +74,25 @@ def replayable(step: Step, generator: torch.nn.Module, optimiser: torch.optim.Op
 
 
 @contextmanager
-def matrix_units(device: torch.device) -> Iterator[None]:
-    """Let a GPU round products to TF32 while a generator trains: what it matches is noisy far beyond that."""
-    products = torch.backends.cuda.matmul
-    before = products.allow_tf32
-    products.allow_tf32 = device.type == "cuda"
-    try:
-        yield
-    finally:
-        products.allow_tf32 = before
+def matrix_units(device: torch.device, *, beside_records: bool = False) -> Iterator[None]:
+    """Let products be rounded while a generator trains, if that is quicker: what it matches is noisy far beyond that.
+
+    A GPU rounds to TF32. A processor may round to bfloat16, which those do that have units for such matrices; on others
+    torch goes to another library for the same products in single precision, and some need half the time there.
+    `beside_records` is for loops that sum private gradients in between: sums on a GPU see to their precision
+    themselves, and a processor is left alone.
+    """
+    if device.type == "cuda":
+        products = torch.backends.cuda.matmul
+        before = products.allow_tf32
+        products.allow_tf32 = True
+        try:
+            yield
+        finally:
+            products.allow_tf32 = before
+    else:
+        with nullcontext() if beside_records else rounded_products():
+            yield
 
 
 def laid_out_as(parameter: torch.Tensor, gradient: torch.Tensor) -> torch.Tensor:

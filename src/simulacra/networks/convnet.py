@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from simulacra.networks.condensation import first_padding, instance_norm, seen
-from simulacra.networks.pooling import normalised_and_pooled
+from simulacra.networks.pooling import Halving, normalised_and_pooled
 
 
 class ConvNet(nn.Module):
@@ -32,7 +32,7 @@ class ConvNet(nn.Module):
                 nn.Conv2d(channels if number == 0 else self.WIDTH, self.WIDTH, kernel_size=3, padding=padding),
                 instance_norm(self.WIDTH),
                 nn.ReLU(),
-                nn.AvgPool2d(2),
+                Halving(),
             ]
         self.features = nn.Sequential(*layers, nn.Flatten())
         self.head = nn.Linear(self.WIDTH * (seen(height) >> depth) * (seen(width) >> depth), classes)

@@ -10,21 +10,23 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from simulacra.errors import SettingError
+from simulacra.networks.allocation import freed_memory_kept
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
     """Torch as it comes: new tensors on the CPU, in single precision that is not rounded to less, with gradients.
 
-    A program may have told it otherwise for work of its own, which must not make a release fail after it was paid for,
-    nor round what is summed inside the vault: a sensitivity's margin for rounding is far below half precision.
+    And quick: memory that is freed is kept for the next tensor. A program may have told torch otherwise for work of its
+    own, which must not make a release fail after it was paid for, nor round what is summed inside the vault: a
+    sensitivity's margin for rounding is far below half precision.
     """
     import torch
 
     precision = torch.get_default_dtype()
     torch.set_default_dtype(torch.float32)
     try:
-        with _on_the_processor(), torch.inference_mode(False), torch.enable_grad(), _unrounded():
+        with freed_memory_kept(), _on_the_processor(), torch.inference_mode(False), torch.enable_grad(), _unrounded():
             yield
     finally:
         torch.set_default_dtype(precision)
@@ -73,6 +75,23 @@ def _unrounded() -> Iterator[None]:
             yield
     finally:
         switch(told)
+
+
+@contextmanager
+def rounded_products() -> Iterator[None]:
+    """Let a processor round matrix products to bfloat16, where torch offers it; never around private sums."""
+    import torch
+
+    products = _part("mkldnn.matmul")
+    if not hasattr(products, "fp32_precision"):
+        yield
+        return
+    before = products.fp32_precision
+    products.fp32_precision = "bf16"
+    try:
+        yield
+    finally:
+        products.fp32_precision = before
 
 
 def _part(name: str) -> Any:

@@ -15,6 +15,7 @@ from torch.nn.functional import cross_entropy, pad
 
 from simulacra.errors import DataError, SettingError
 from simulacra.networks import encoder_files, encoders, public_images
+from simulacra.networks.allocation import freed_memory_kept
 from simulacra.networks.encoder import Encoder
 from simulacra.networks.public_images import PublicImages
 from simulacra.networks.small_encoder import WIDTHS
@@ -43,6 +44,7 @@ class Schooling:
             raise SettingError(f"the side must be from 1 to 1024, got {self.side}")
 
 
+@freed_memory_kept()
 def pretrain(
     network: str,
     *,

@@ -15,6 +15,7 @@ from simulacra.errors import DataError
 from simulacra.evaluate.fidelity.protocols import PROTOCOLS, Protocol
 from simulacra.evaluate.progress import Progress, silent
 from simulacra.evaluate.scores import Scores
+from simulacra.networks.allocation import freed_memory_kept
 
 if TYPE_CHECKING:
     from simulacra.evaluate.fidelity.extraction import Extractor
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["PROTOCOLS", "Protocol", "compare"]
 
 
+@freed_memory_kept()
 def compare(
     synthetic: NDArray[np.uint8],
     reference: NDArray[np.uint8],

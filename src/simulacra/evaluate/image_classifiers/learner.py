@@ -13,6 +13,7 @@ from simulacra.evaluate.image_classifiers.recipes import Recipe
 from simulacra.evaluate.image_classifiers.timetable import Timetable, held_out_images
 from simulacra.networks.augmentation import apply, draw
 from simulacra.networks.classifiers import build
+from simulacra.networks.rounding import rounded
 
 TEST_BATCH = 1000
 
@@ -26,6 +27,8 @@ class Learner:
         self.recipe, self.material = recipe, material
         self.low_precision = recipe.arithmetic == "bfloat16" and device.type == "cuda"
         network = build(recipe.network, channels=channels, height=height, width=width, classes=material.classes)
+        if recipe.arithmetic != "float32":
+            network = rounded(network, device)
         layout = torch.channels_last if self.low_precision else torch.contiguous_format
         self.network: nn.Module = network.to(device).to(memory_format=layout)  # type: ignore[call-overload]
         self.weights = list(self.network.parameters())

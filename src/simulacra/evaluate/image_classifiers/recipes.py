@@ -46,7 +46,8 @@ class Recipe(Options):
     mirrored_test: bool = False
     """Whether the scores of a test image and of its left-right mirror image are added up, where it may be mirrored."""
     arithmetic: Literal["float32", "tf32", "bfloat16"] = "float32"
-    """On a GPU. The processor always computes in float32."""
+    """On a GPU. A processor computes in float32, where it has no units for bfloat16 and where a recipe says float32;
+    else its convolutions multiply bfloat16 numbers."""
 
     def mirrors(self, channels: int) -> bool:
         """Whether images of so many channels may be mirrored."""
