@@ -122,6 +122,25 @@ def test_the_precision_of_products_is_put_back() -> None:
     assert torch.backends.cuda.matmul.allow_tf32 == before
 
 
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has older switches only")
+def test_a_processor_may_round_products_but_not_beside_records() -> None:
+    def told() -> str:
+        return torch.backends.mkldnn.matmul.fp32_precision
+
+    before, cpu = told(), torch.device("cpu")
+    with matrix_units(cpu):
+        assert told() == "bf16"
+        with matrix_units(cpu):
+            pass
+        assert told() == "bf16"
+    assert told() == before != "bf16"
+    with matrix_units(cpu, beside_records=True):
+        assert told() == before
+    with pytest.raises(KeyError), matrix_units(cpu):
+        raise KeyError
+    assert told() == before
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="captured CUDA graphs exist on a GPU only; run there")
 def test_a_captured_step_is_the_same_as_the_step() -> None:
     results = []

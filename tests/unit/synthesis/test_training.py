@@ -372,6 +372,46 @@ def test_whatever_may_be_rounded_is_as_torch_comes_and_is_left_as_it_was(part: A
     assert found() == usual
 
 
+@pytest.mark.skipif(not hasattr(torch.backends, "fp32_precision"), reason="this torch has older switches only")
+@pytest.mark.parametrize("name", ["dp-merf", "dp-gan", "ndpdc", "ldpdc", "dpmix"])
+def test_products_may_be_rounded_in_training_and_never_in_a_private_sum(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What shortens products by parts of a hundred has no place where a sensitivity allows for parts of a million."""
+    from simulacra.privacy import loop, summing
+
+    told: list[str] = []
+    add_chunks = summing.add_chunks
+
+    def watched(*arguments: Any) -> None:
+        told.append(torch.backends.mkldnn.matmul.fp32_precision)
+        add_chunks(*arguments)
+
+    monkeypatch.setattr(summing, "add_chunks", watched)
+    assert loop.add_in_turn is summing.add_in_turn, "which both kinds of questions go through"
+    settings = {
+        "dp-merf": {"pairs": 8, "training.steps": 2, "training.batch": 4},
+        "dp-gan": {"rate": 1.0, "steps": 3, "critic.hidden": "8", "generator.hidden": "8"},
+        "ndpdc": {"rounds": 3, "per_class": 2, "rate": 1.0},
+        "ldpdc": {"per_class": 2, "rate": 1.0},
+        "dpmix": {"per_class": 2, "rate": 1.0},
+    }[name]
+    simulacra.fit(
+        tiny.people(),
+        schema=tiny.schema(tiny.PEOPLE),
+        method=name,
+        epsilon=10.0,
+        delta=1e-5,
+        adjacency="add-remove",
+        out=tmp_path / "run",
+        ledger=tmp_path / "people.ledger",
+        device="cpu",
+        settings=settings,
+    )
+    assert len(told) >= 2
+    assert set(told) == {"none"}
+
+
 def test_torch_is_not_made_to_ask_python_at_every_operation() -> None:
     from torch.overrides import _get_current_function_mode_stack as modes
 
