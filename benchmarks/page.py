@@ -109,8 +109,17 @@ def speed_section(speed: Mapping[str, Any]) -> str:
             if part is None
             else [f"| {what}{detail} | {other} | {ratio} | {_where(part)} |" for detail, ratio in read(part)]
         )
-    lines += [*_critic(speed.get("critic")), *_critic(speed.get("critic-gpu"))]
+    lines += [*_training(speed.get("training")), *_critic(speed.get("critic")), *_critic(speed.get("critic-gpu"))]
     return "\n".join(lines) + "\n"
+
+
+def _training(part: Mapping[str, Any] | None) -> list[str]:
+    if part is None:
+        return ["| a step of training on a processor | torch as it comes | no run | |"]
+    return [
+        f"| {TRAINED[name]} | torch as it comes | {ratios['times_faster']:.1f} times as fast | {_where(part)} |"
+        for name, ratios in part["ratios"].items()
+    ]
 
 
 def _critic(part: Mapping[str, Any] | None) -> list[str]:
@@ -134,6 +143,12 @@ def _where(part: Mapping[str, Any]) -> str:
     return f"{part.get('device', 'cpu')}, {part['cores']} cores, commit {part['commit']}"
 
 
+TRAINED = {
+    "dp-merf": "a step of DP-MERF's training on MNIST",
+    "dp-ntk": "a step of DP-NTK's training on MNIST",
+    "dp-hp": "a step of DP-HP's training on MNIST",
+    "convnet": "a step of the ConvNet that scores condensed sets",
+}
 RATIOS: dict[str, tuple[str, str, Any]] = {
     "streaming": (
         "streaming DP-MERF's release",

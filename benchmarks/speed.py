@@ -2,7 +2,7 @@
 
     python -m benchmarks.speed                 # all, printed and written to benchmarks/results/speed.json
     python -m benchmarks.speed critic          # one of: embedding, streaming, startup, tangent, inception, upsampling,
-                                               # critic, condensation, perceptual
+                                               # training, critic, condensation, perceptual
 
 `streaming` needs the Covertype table in SIMULACRA_DATA; `embedding` uses MNIST's size and invented pixels.
 """
@@ -123,7 +123,8 @@ print(time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF).ru_m
 
 def main(names: list[str]) -> None:
     """Run the named benchmarks, print them and keep them with the hardware and the commit they ran on."""
-    from benchmarks import speed_condensation, speed_critic, speed_networks, speed_perceptual
+    from benchmarks import speed_condensation, speed_critic, speed_networks, speed_perceptual, speed_training
+    from simulacra.networks.allocation import set_before_torch
 
     known: dict[str, Callable[[], dict[str, Any]]] = {
         "embedding": embedding,
@@ -132,10 +133,12 @@ def main(names: list[str]) -> None:
         "tangent": speed_networks.tangent,
         "inception": speed_networks.inception,
         "upsampling": speed_networks.upsampling,
+        "training": speed_training.training,
         "critic": speed_critic.critic,
         "condensation": speed_condensation.condensation,
         "perceptual": speed_perceptual.perceptual,
     }
+    set_before_torch()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name in names or known:
         measured = known[name]()
