@@ -65,6 +65,8 @@ def families() -> list[Family]:
         found.append(replace(one, condensed=50))
     # Begun from samples of a cheap release, in the same budget, and from noise where the rows above do not have it.
     found += [family("ndpdc", "mnist", (0.2,)), family("ndpdc", "mnist", (0.2, 1), "from-moments", begin="moments")]
+    # For a processor, a quarter of an hour: a twentieth of the rounds, which samples of moments save the first steps.
+    found.append(family("ndpdc", "mnist", (1, 10), "brief", begin="moments", rounds=500, final_rate=0.05))
     # Tables VI to IX: noise, group size, rounds and set size; the noise follows from epsilon.
     found.append(family("ndpdc", "mnist", (2,), "sweep-noise"))
     found += [family("ndpdc", "mnist", (1,), f"group{size}", rate=size / 6000) for size in (25, 100)]
