@@ -1,6 +1,6 @@
 """What it is worth to have DP-GAN's critic choose each sample among several candidates, of one run that was paid once.
 
-    python -m benchmarks.choosing "dp-gan/mnist/eps10/seed0+small" --score lr-mlp-6000 [--candidates 1 --candidates 16]
+    python -m benchmarks.choosing "dp-gan/mnist/eps10/seed0+dense" --score lr-mlp-6000 [--candidates 1 --candidates 16]
     python -m benchmarks.choosing --merge FILE
 
 A row is released and trained as in the book, unless it is there already, and its samples are drawn and scored anew for
@@ -67,8 +67,7 @@ def section(found: Mapping[str, Any]) -> str:
         "## Candidates that a critic chooses among",
         "",
         "Samples of one run of DP-GAN, each chosen by its critic among so many, at no further cost in privacy:",
-        "`python -m benchmarks.choosing`. Rows called `small` are for a processor: a critic with a quarter of the",
-        "channels, and 5,000 steps, which is far too few.",
+        "`python -m benchmarks.choosing`. Rows called `dense` are for a processor.",
         "",
     ]
     scores = [by for part in found.values() for by in part["scores"].values()]

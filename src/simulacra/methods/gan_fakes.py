@@ -8,6 +8,7 @@ import torch
 
 from simulacra.data.cells import Cells
 from simulacra.gradients.arithmetic import Precision, in_precision, precision_on
+from simulacra.methods.replaying import matrix_units
 from simulacra.schema import Schema
 
 TEMPERATURE = 0.2
@@ -52,7 +53,7 @@ class Fakes:
     def points(self) -> torch.Tensor:
         """(size, width), from the present codes and labels."""
         one_hot = (self.labels.unsqueeze(1) == self._classes).to(self.codes.dtype)
-        with in_precision(self.precision, self.device):
+        with matrix_units(self.device), in_precision(self.precision, self.device):
             points: torch.Tensor = self.generator(self.codes, one_hot).float()
         if self.cells is None or self._gumbel is None:
             return points

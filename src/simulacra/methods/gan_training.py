@@ -24,7 +24,7 @@ from simulacra.gradients.summing import GradientSums
 from simulacra.methods.averaging import Average
 from simulacra.methods.gan_fakes import Fakes
 from simulacra.methods.gan_schedule import Pace, curve_from_state, curves_to_state
-from simulacra.methods.replaying import laid_out_as, replayable
+from simulacra.methods.replaying import laid_out_as, matrix_units, replayable
 from simulacra.networks.critics import build_critic
 from simulacra.privacy.query import FeatureMap
 from simulacra.schema import Schema
@@ -224,10 +224,11 @@ class Adversaries:
         self._good = dict(state)
 
     def _teach_plainly(self) -> tuple[torch.Tensor, ...]:
-        with in_precision(self.fakes.precision, self.device):
-            logits = self.critic(self.fakes.points(), self.fakes.labels).float()
-        loss = softplus(-logits).mean()
-        gradients = torch.autograd.grad(loss, self._generator_weights)
+        with matrix_units(self.device):
+            with in_precision(self.fakes.precision, self.device):
+                logits = self.critic(self.fakes.points(), self.fakes.labels).float()
+            loss = softplus(-logits).mean()
+            gradients = torch.autograd.grad(loss, self._generator_weights)
         for weight, gradient in zip(self._generator_weights, gradients, strict=True):
             weight.grad = laid_out_as(weight, gradient)
         self._of_generator.step()
