@@ -1,7 +1,7 @@
 """Memory that is freed is kept for what comes next, for as long as something large is computed.
 
 The allocator of most Linux systems hands tensors of more than 32 MiB back to the operating system at once, and gets the
-next one page by page, each wiped first. A step of training makes dozens of them: half of its time went into that.
+next one page by page, each wiped first. A step of training makes dozens of them: up to half of its time went into that.
 """
 
 from __future__ import annotations

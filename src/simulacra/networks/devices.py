@@ -80,7 +80,6 @@ def _unrounded() -> Iterator[None]:
 @contextmanager
 def rounded_products() -> Iterator[None]:
     """Let a processor round matrix products to bfloat16, where torch offers it; never around private sums."""
-
     products = _part("mkldnn.matmul")
     if not hasattr(products, "fp32_precision"):
         yield
