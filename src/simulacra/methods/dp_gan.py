@@ -56,6 +56,8 @@ class DPGAN(PrivateLoop):
     fake_labels: Literal["counted", "uniform"] = "counted"
     """Fakes have the classes in their noisy shares, or all alike."""
     learning_rate: float = 1e-3
+    final_rate: float = 1.0
+    """The learning rate falls along a half cosine to this share of it; 1 leaves it as it is, as published."""
     momentum: float = 0.5
     """Adam's first moment; the second is 0.999."""
     average: float = 0.999
@@ -75,6 +77,8 @@ class DPGAN(PrivateLoop):
             raise SettingError(f"dp-gan: batch must be from 1 to {MOST_FAKES:,}, got {self.batch}")
         if self.clip <= 0 or not 0 < self.learning_rate <= 1 or not 0 <= self.momentum < 1:
             raise SettingError("dp-gan: clip must be positive, learning_rate in (0, 1] and momentum in [0, 1)")
+        if not 0 < self.final_rate <= 1:
+            raise SettingError(f"dp-gan: final_rate must be above 0 and at most 1, got {self.final_rate:g}")
         if not 0 <= self.average < 1:
             raise SettingError(f"dp-gan: average must be at least 0 and below 1, got {self.average:g}")
         check_candidates(self.candidates)
@@ -132,6 +136,7 @@ class DPGAN(PrivateLoop):
                 if self.pretraining.data is not None and not _begun(context):
                     pretrain(adversaries, self.pretraining, schema, seed=context.seed)
                 for turn in gradients.turns(adversaries):
+                    adversaries.slow_down(turn / gradients.total)
                     if adversaries.critic_step(gradients.draw):
                         adversaries.generator_step()
                     if turn % every == 0 or turn + 1 == gradients.total:

@@ -24,6 +24,7 @@ from simulacra.gradients.summing import GradientSums
 from simulacra.methods.averaging import Average
 from simulacra.methods.gan_fakes import Fakes
 from simulacra.methods.gan_schedule import Pace, curve_from_state, curves_to_state
+from simulacra.methods.matching import cosine, set_rate
 from simulacra.methods.replaying import laid_out_as, matrix_units, replayable
 from simulacra.networks.critics import build_critic
 from simulacra.privacy.query import FeatureMap
@@ -114,6 +115,15 @@ class Adversaries:
         self._sum_over_fakes = captured(sum_over_fakes, device)
         self._teach = replayable(self._teach_plainly, self.generator, self._of_generator, device)
         self._good = self._copied()
+
+    def slow_down(self, progress: float) -> None:
+        """The learning rate of both, after that share of the critic's steps."""
+        if self.settings.final_rate == 1:
+            return
+        rate = self.settings.learning_rate * cosine(progress, self.settings.final_rate)
+        for _, _, optimiser in self._parts():
+            for group in optimiser.param_groups:
+                set_rate(group, rate)
 
     def critic_step(self, draw: Draw) -> bool:
         """One step of the critic (lines 4 to 8); whether the generator's turn has come.

@@ -176,7 +176,7 @@ def match(
         for step in range(start, training.steps):
             rate = training.learning_rate * cosine(step / training.steps, training.final_rate)
             for group in optimiser.param_groups:
-                group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
+                set_rate(group, rate)
             noise.normal_(generator=random)
             last = step + 1 == training.steps
             told = step % max(1, training.steps // 200) == 0 or last
@@ -234,3 +234,8 @@ def _adam(parameters: list[torch.nn.Parameter], rate: float, device: torch.devic
 def cosine(progress: float, final: float) -> float:
     """From 1 along a half cosine to `final`."""
     return final + (1 - final) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Of a group of weights; in place where a captured step reads it."""
+    group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate

@@ -31,9 +31,10 @@ from simulacra.features.views import View
 from simulacra.methods.averaging import Average
 from simulacra.methods.base import Context
 from simulacra.methods.checkpoints import CHECKPOINTS, restore, save
-from simulacra.methods.matching import cosine, groups_for
+from simulacra.methods.matching import cosine, groups_for, set_rate
 from simulacra.methods.replaying import Step, fused, laid_out_as, matrix_units, replayable
 from simulacra.methods.stopping import CURVE, Judge
+from simulacra.networks.devices import plain_torch
 from simulacra.options import Options
 
 YOUNG = 10
@@ -140,18 +141,20 @@ def match_moments(
                 step_of.means = fused(step_of.means, learning, optimiser, device)
             one_step = replayable(step_of, learning, optimiser, device)
             for step in range(start, training.steps):
-                _set_rate(optimiser, training.learning_rate * cosine(step / training.steps, training.final_rate))
+                rate = training.learning_rate * cosine(step / training.steps, training.final_rate)
+                set_rate(optimiser.param_groups[0], rate)  # of the generator; the tracked differences keep theirs
                 step_of.noise.normal_(generator=random)
                 (loss,) = one_step()
                 last = step + 1 == training.steps
                 if step % looks == 0 or last:
                     _tell(context, step + 1, training.steps, loss.item())
                 if (step + 1) % checked == 0 or last:
-                    if judge:
-                        judge.judge(learning.result, step + 1)
-                    if look:
-                        look(step + 1, learning.result)
-                        learning.result.train()  # whoever draws from it has it evaluate
+                    with plain_torch():  # as whoever draws from the result will compute
+                        if judge:
+                            judge.judge(learning.result, step + 1)
+                        if look:
+                            look(step + 1, learning.result)
+                            learning.result.train()  # whoever draws from it has it evaluate
                 if context.checkpoint and (step + 1) % every == 0 and not last:
                     save(context.checkpoint, learning, optimiser, random, step + 1, context.curve, None, judge)
     except KeyboardInterrupt:
@@ -255,12 +258,6 @@ def _optimiser(learning: Learning, training: PerceptualTraining, device: torch.d
     parts = [list(learning.generator.parameters()), list(learning.tracked.parameters())]
     groups = [{"params": part, "lr": rate} for part, rate in zip(parts, rates, strict=True) if part]
     return torch.optim.Adam(groups, betas=(training.momentum, 0.999), **more)
-
-
-def _set_rate(optimiser: torch.optim.Adam, rate: float) -> None:
-    """Of the generator; the tracked differences keep theirs."""
-    group = optimiser.param_groups[0]
-    group["lr"] = group["lr"].fill_(rate) if isinstance(group["lr"], torch.Tensor) else rate
 
 
 def _tell(context: Context, step: int, steps: int, loss: float) -> None:

@@ -98,6 +98,7 @@ def test_the_plan_has_the_counts_once_and_the_gradient_in_every_step() -> None:
         ({"learning_rate": -1.0}, "learning_rate"),
         ({"count_noise": 0.0}, "count_noise"),
         ({"precision": "half"}, "precision"),
+        ({"final_rate": 0.0}, "final_rate must be above 0 and at most 1"),
         ({"average": 1.0}, "average must be at least 0 and below 1"),
         ({"generator.kind": "condensed"}, "does not learn from a critic"),
         ({"critic.kind": "residual", "critic.channels": 0}, "critic.channels"),
@@ -110,6 +111,26 @@ def test_impossible_settings_are_refused_before_anything_is_spent(settings: dict
 
 
 # -- a step ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_learning_rate_of_both_falls_with_the_paid_steps_if_asked_to() -> None:
+    def rates(progress: float, **settings: Any) -> list[float]:
+        game = adversaries(pictures(), learning_rate=0.01, **settings)
+        game.slow_down(progress)
+        return [group["lr"] for part in (game._of_critic, game._of_generator) for group in part.param_groups]
+
+    assert rates(0.0, final_rate=0.1) == pytest.approx([0.01, 0.01])
+    assert rates(0.5, final_rate=0.1) == pytest.approx([0.0055, 0.0055])
+    assert rates(1.0, final_rate=0.1) == pytest.approx([0.001, 0.001])
+    assert rates(1.0) == [0.01, 0.01], "as published"
+
+
+@pytest.mark.usefixtures("work")
+def test_a_run_slows_down_from_its_first_step_to_its_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[float] = []
+    monkeypatch.setattr(Adversaries, "slow_down", lambda self, progress: told.append(progress))
+    fit(tiny.people(), tiny.schema(tiny.PEOPLE), final_rate=0.1)
+    assert told == [turn / SMALL["steps"] for turn in range(SMALL["steps"])]  # type: ignore[call-overload, operator]
 
 
 def test_a_critic_step_adds_clipped_fakes_to_the_noisy_answer_and_divides_by_both_batches() -> None:
